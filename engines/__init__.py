@@ -1,0 +1,1 @@
+"""Inference behind one protocol, the model files, and how they were trained."""

@@ -1,0 +1,1 @@
+"""Model files shipped with Egretta, each with its model card."""

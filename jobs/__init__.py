@@ -1,0 +1,1 @@
+"""What runs on a worker node: readers, pipelines, writers, the manifest and the job entry point."""

@@ -1,0 +1,1 @@
+"""Pipelines: the order of kernels and networks that turns one kind of batch into another."""

@@ -1,0 +1,1 @@
+"""Array algorithms on structure-of-arrays batches of events. Imports nothing of the other rooms."""
