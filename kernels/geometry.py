@@ -120,7 +120,7 @@ class VeloGeometry:
             struct.unpack_from("<Q", data, at)[0] != count for at, count in counts_at.items()
         ):
             raise CorruptInputError(
-                f"{path} is not a VELO geometry: {len(data)} bytes with unexpected counts, {expected} expected",
+                f"{path} is not a VELO geometry of {expected} bytes: {len(data)} bytes, or wrong counts",
                 hint="give the binary geometry dump of an LHCb upgrade VELO",
             )
         at = 8

@@ -1,0 +1,1 @@
+"""Detector files as batches, streamed."""

@@ -1,0 +1,1 @@
+"""Simulated events, written in the formats of the detector."""

@@ -1,0 +1,1 @@
+"""The campaign as one HTML page."""
