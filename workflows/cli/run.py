@@ -1,0 +1,9 @@
+"""``egretta run``."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command (none yet: its module is being written)."""
