@@ -40,11 +40,9 @@ def event_dicts(hits: HitBatch, truth: Truth | None = None) -> list[dict[str, An
 
 
 def _montecarlo(truth: Truth, e: int) -> dict[str, list[Any]]:
-    names = [
-        "key", "pid", "p", "pt", "eta", "phi", "charge",
-        "islong", "isdown", "hasvelo", "hasut", "hasscifi", "fromb", "fromcharm", "fromstrange",
-        "mcp_hits",
-    ]  # fmt: skip
+    flag_names = ["isLong", "isDown", "hasVelo", "hasUT", "hasScifi"]
+    flag_names += ["fromBeautyDecay", "fromCharmDecay", "fromStrangeDecay"]
+    names = ["key", "pid", "p", "pt", "eta", "phi", "charge", *flag_names, "hits"]
     particles = []
     for i in range(int(truth.offsets[e]), int(truth.offsets[e + 1])):
         flags = [bool(int(truth.flags[i]) >> bit & 1) for bit in range(8)]

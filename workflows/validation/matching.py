@@ -76,7 +76,8 @@ class Truth:
     @property
     def is_electron(self) -> Bool:
         """Whether each particle is an electron or a positron."""
-        return np.abs(self.pid) == ELECTRON_PID
+        electron: Bool = np.abs(self.pid) == ELECTRON_PID
+        return electron
 
 
 @dataclass(frozen=True, slots=True)

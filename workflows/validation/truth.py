@@ -93,10 +93,10 @@ def read_truth(
         ) from error
     with file:
         if TREE not in file:
-            held = ", ".join(sorted({key.split(";")[0] for key in file.keys()})) or "nothing"
+            held = ", ".join(sorted({key.split(";")[0] for key in file})) or "nothing"
             raise MissingInputError(f"reading truth: {path} has no tree {TREE}; it holds {held}", hint=hint)
         tree = file[TREE]
-        missing = [branch for branch in BRANCHES if branch not in tree.keys()]
+        missing = [branch for branch in BRANCHES if branch not in tree]
         if missing:
             raise MissingInputError(
                 f"reading truth: {path}:{TREE} lacks the branches {', '.join(missing)}", hint=hint
