@@ -61,10 +61,13 @@ def build_app() -> typer.Typer:
     return app
 
 
+app = build_app()
+
+
 def main() -> None:
     """Entry point of the ``egretta`` command."""
     try:
-        build_app()()
+        app()
     except EgrettaError as error:
         if _debug:
             raise
