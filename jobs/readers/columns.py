@@ -13,18 +13,20 @@ from egretta.jobs.readers.transport import reading, retried
 from egretta.kernels.batches import Int64
 from egretta.kernels.errors import CorruptInputError
 
-# A chunk joins small baskets up to about this size, so that a read is worth its overhead.
-SMALL_CHUNK_BYTES = 8 * 2**20
-
 
 class Columns(Protocol):
     """A tree's columns."""
 
-    path: str
-    tree: str
-    format: Literal["TTree", "RNTuple"]
-    names: frozenset[str]
-    n_entries: int
+    @property
+    def path(self) -> str: ...  # noqa: D102
+    @property
+    def tree(self) -> str: ...  # noqa: D102
+    @property
+    def n_entries(self) -> int: ...  # noqa: D102
+    @property
+    def names(self) -> frozenset[str]: ...  # noqa: D102
+    @property
+    def format(self) -> Literal["TTree", "RNTuple"]: ...  # noqa: D102
 
     def boundaries(self, names: Sequence[str]) -> Int64:
         """Entries at which the storage of the columns is cut, from 0 to n_entries."""
@@ -116,7 +118,8 @@ def read_jagged(
         layout = layout[layout.fields[0]]
     if not layout.is_list or layout.purelist_depth != 2:
         raise CorruptInputError(
-            f"{columns.path}: {name} of {columns.tree} should hold a list of numbers an entry, not {array.type}"
+            f"{columns.path}: {name} of {columns.tree} should hold a list of numbers an entry, "
+            f"not {array.type}"
         )
     layout = layout.to_ListOffsetArray64(True)
     offsets = np.asarray(layout.offsets.data, dtype=np.int64)
@@ -127,8 +130,8 @@ def read_jagged(
         low, high = values.min(), values.max()
         if low < limits.min or high > limits.max:
             raise CorruptInputError(
-                f"{columns.path}: {name} of {columns.tree}, entries [{start}, {stop}), holds {low} to {high}, "
-                f"outside of {np.dtype(dtype).name}"
+                f"{columns.path}: {name} of {columns.tree}, entries [{start}, {stop}), "
+                f"holds {low} to {high}, outside of {np.dtype(dtype).name}"
             )
     return offsets, np.ascontiguousarray(values, dtype=dtype)
 

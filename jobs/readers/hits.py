@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from egretta.jobs.readers.base import Source
-from egretta.jobs.readers.columns import Columns, plan_chunks, read_flat, read_jagged
-from egretta.kernels.batches import Float32, HitBatch, Int32, Int64, UInt32
+from egretta.jobs.readers.columns import Columns, read_jagged
+from egretta.jobs.readers.tree import TreeSource
+from egretta.kernels.batches import Float32, HitBatch, Int32, UInt32
 from egretta.kernels.errors import CorruptInputError
 
+_DTYPES: dict[str, type[np.generic]] = {
+    "x": np.float32,
+    "y": np.float32,
+    "z": np.float32,
+    "module": np.int32,
+    "lhcb_id": np.uint32,
+}
 REQUIRED = ("x", "y", "z", "module")
 
 
 def hit_columns(names: frozenset[str]) -> dict[str, str]:
     """The columns that hold hits, by what they mean: ``hit_x`` in a flat tree, ``hit.x`` in a collection."""
     found = {}
-    for key in (*REQUIRED, "lhcb_id"):
+    for key in _DTYPES:
         for name in (f"hit_{key}", f"hit.{key}"):
             if name in names:
                 found[key] = name
@@ -27,54 +34,31 @@ def hit_columns(names: frozenset[str]) -> dict[str, str]:
     return found
 
 
-@dataclass(slots=True)
-class HitSource(Source):
-    """Hits of a tree. Only the branches of a HitBatch are read: no truth."""
+class HitSource(TreeSource):
+    """Hits of a tree. Only the columns of a HitBatch are read: no truth."""
 
-    path: str
-    tree: str
-    n_entries: int
-    uuid: str
-    format: Literal["TTree", "RNTuple"]
-    columns: Columns
-    by_key: Mapping[str, str]
-    file: Any
-    kind: Literal["hits"] = "hits"
+    kind = "hits"
 
-    @property
-    def bytes_read(self) -> int:
-        """Bytes requested from the file so far, the headers included."""
-        return int(self.file.file.source.num_requested_bytes)
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _chunks(self, start: int, stop: int, batch_events: int) -> Iterator[tuple[int, int]]:
-        boundaries = self.columns.boundaries(list(self.by_key.values()))
-        return plan_chunks(boundaries, start, stop, batch_events)
+    def __init__(self, columns: Columns, file: Any, by_key: Mapping[str, str]) -> None:
+        super().__init__(columns, file, list(by_key.values()))
+        self._by_key = by_key
 
     def _read(self, start: int, stop: int) -> HitBatch:
-        columns, by_key = self.columns, self.by_key
-        entry = np.arange(start, stop, dtype=np.int64)
-        event = entry
-        if "event" in columns.names:
-            event = cast(Int64, read_flat(columns, "event", start, stop, np.int64))
+        entry, event = self._numbers(start, stop)
         # one column after the other: of the file's wide numbers, only one column's are in memory at a time
-        offsets, x = read_jagged(columns, by_key["x"], start, stop, np.float32)
-        arrays = {"x": x}
-        for key in ("y", "z", "module", "lhcb_id"):
-            if key not in by_key:
-                arrays[key] = np.zeros(len(x), dtype=np.uint32)
-                continue
-            dtype = {"module": np.int32, "lhcb_id": np.uint32}.get(key, np.float32)
-            others, arrays[key] = read_jagged(columns, by_key[key], start, stop, dtype)
-            if not np.array_equal(offsets, others):
+        arrays: dict[str, NDArray[np.generic]] = {}
+        offsets = np.zeros(0, dtype=np.int64)
+        for key, name in self._by_key.items():
+            others, values = read_jagged(self.columns, name, start, stop, _DTYPES[key])
+            if arrays and not np.array_equal(offsets, others):
                 raise CorruptInputError(
-                    f"{self.path}: {by_key['x']} and {by_key[key]} of {self.tree} differ in length "
+                    f"{self.path}: {self.names[0]} and {name} of {self.tree} differ in length "
                     f"in entries [{start}, {stop})",
                     hint="the file was written wrongly; make it again",
                 )
+            offsets, arrays[key] = others, values
+        if "lhcb_id" not in arrays:
+            arrays["lhcb_id"] = np.zeros(len(arrays["x"]), dtype=np.uint32)
         return HitBatch(
             entry,
             event,

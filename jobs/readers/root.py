@@ -54,13 +54,11 @@ def _choose_source(path: str, file: Any, wanted: str | None) -> Source:
             hint=_near(name or KNOWN_TREES[-1], trees) or "name the tree to read in the campaign's [input]",
         )
     columns = _columns(path, file, name, classes[name])
-    common = {"path": path, "tree": name, "n_entries": columns.n_entries, "format": columns.format}
-    common |= {"uuid": str(file.file.uuid), "columns": columns, "file": file}
     if columns.names.issuperset(banks.REQUIRED):
-        return banks.BankSource(**common)
+        return banks.BankSource(columns, file)
     by_key = hits.hit_columns(columns.names)
-    if set(hits.REQUIRED) <= by_key.keys():
-        return hits.HitSource(**common, by_key=by_key)
+    if by_key.keys() >= set(hits.REQUIRED):
+        return hits.HitSource(columns, file, by_key)
     raise _missing_branches(path, name, columns, by_key.keys())
 
 
@@ -68,8 +66,10 @@ def _columns(path: str, file: Any, name: str, class_name: str) -> Columns:
     def read() -> Columns:
         with reading(path, f"read the tree {name} of"):
             handle = file[name]
-            kind = TTreeColumns if class_name == "TTree" else RNTupleColumns
-            return kind(path, name, int(handle.num_entries), frozenset(handle.keys()), handle)
+            names, entries = frozenset(handle.keys()), int(handle.num_entries)
+        if class_name == "TTree":
+            return TTreeColumns(path, name, entries, names, handle)
+        return RNTupleColumns(path, name, entries, names, handle)
 
     return retried(read)
 
@@ -79,8 +79,9 @@ def _missing_branches(path: str, tree: str, columns: Columns, found: Iterable[st
     as_hits = [f"hit_{key}" for key in hits.REQUIRED if key not in found]
     missing = as_banks if len(as_banks) < len(banks.REQUIRED) and as_hits else as_hits
     near = [line for name in missing if (line := _near(name, sorted(columns.names)))]
+    held = _listed(sorted(columns.names))
     return MissingInputError(
-        f"no branch {', '.join(missing)} in the tree {tree} of {path}: it holds {_listed(sorted(columns.names))}",
+        f"no branch {', '.join(missing)} in the tree {tree} of {path}: it holds {held}",
         hint="; ".join(near) or "hits need hit_x, hit_y, hit_z and hit_module; raw banks bank_type and so on",
     )
 
