@@ -63,9 +63,7 @@ def explain_os_error(error: OSError, doing: str) -> EgrettaError:
     What is neither a lack of something nor likely to pass is put down to the site.
     """
     kind = _kind_of(error) or SiteError
-    failure_class = kind.failure_class
-    hint = _HINTS.get(failure_class, "") if failure_class else ""
-    return kind(f"{doing}: {error.strerror or error}", hint=hint)
+    return kind(f"{doing}: {error.strerror or error}", hint=_hint_for(kind))
 
 
 def classify(error: BaseException) -> EgrettaError:
@@ -74,13 +72,13 @@ def classify(error: BaseException) -> EgrettaError:
         return error
     if isinstance(error, MemoryError):
         return ResourceError(
-            f"out of memory: {error or 'an allocation failed'}",
+            f"out of memory: {str(error) or 'an allocation failed'}",
             hint="raise memory_mb, or lower batch_events",
         )
     if isinstance(error, OSError) and (kind := _kind_of(error)) is not None:
         where = f" ({error.filename})" if error.filename else ""
-        hint = _HINTS.get(kind.failure_class, "") if kind.failure_class else ""
-        return kind(f"the operating system refused{where}: {error.strerror or error}", hint=hint)
+        message = f"the operating system refused{where}: {error.strerror or error}"
+        return kind(message, hint=_hint_for(kind))
     return CodeError(
         f"unexpected {type(error).__name__}: {error}",
         hint="this is a bug in Egretta or in the pipeline: report it with the traceback and the unit file",
@@ -95,6 +93,10 @@ def class_of(error: EgrettaError) -> FailureClass:
 def exit_code(error: EgrettaError) -> int:
     """The job's exit code for an error: 10 transient, 11 data, 12 resource, 13 site, 14 code."""
     return EXIT_CODES[class_of(error)]
+
+
+def _hint_for(kind: type[EgrettaError]) -> str:
+    return _HINTS.get(kind.failure_class, "") if kind.failure_class else ""
 
 
 def _kind_of(error: OSError) -> type[EgrettaError] | None:

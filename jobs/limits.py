@@ -77,7 +77,13 @@ class MemoryWatch:
         self._grace_s = grace_s
         self._measure_mb = measure_mb
         self._over = threading.Event()
+        self._may_end = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
+
+    def release(self) -> None:
+        """Stop watching, for good: after this returns, ``end`` is not called any more."""
+        self._over.set()
+        self._may_end.acquire()
 
     def __enter__(self) -> Self:
         if self._limit_mb is not None:
@@ -107,5 +113,6 @@ class MemoryWatch:
                 stopped_at = time.monotonic()
                 self._stop(used_mb)
             elif time.monotonic() - stopped_at > self._grace_s:
-                self._end(used_mb)
+                if self._may_end.acquire(blocking=False):
+                    self._end(used_mb)
                 return

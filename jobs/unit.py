@@ -81,7 +81,10 @@ class Unit:
                 (unit.stop < unit.start, f"stop ({unit.stop}) is below start ({unit.start})"),
                 (unit.batch_events < 1, f"batch_events is {unit.batch_events}, below 1"),
                 (unit.threads < 1, f"threads is {unit.threads}, below 1"),
-                (unit.memory_mb is not None and unit.memory_mb < 1, f"memory_mb is {unit.memory_mb}, below 1"),
+                (
+                    unit.memory_mb is not None and unit.memory_mb < 1,
+                    f"memory_mb is {unit.memory_mb}, below 1",
+                ),
             )
             if wrong
         ]

@@ -62,7 +62,9 @@ def load_factory(name: str) -> PipelineFactory:
         near = difflib.get_close_matches(attribute, dir(module), n=1)
         raise CodeError(
             f"the module {module_name} of pipeline {name!r} has no factory {attribute!r}",
-            hint=f"did you mean {near[0]!r}?" if near else "name a function that takes the pipeline's options",
+            hint=f"did you mean {near[0]!r}?"
+            if near
+            else "name a function that takes the pipeline's options",
         )
     found: PipelineFactory = factory
     return found
