@@ -113,7 +113,9 @@ def expand(spec: CampaignSpec) -> tuple[list[str], list[BadFile]]:
         if _GLOB_CHARACTERS.isdisjoint(name) or Path(absolute).exists():
             paths.append(absolute)
             continue
-        matches = sorted(path for path in glob.glob(absolute, recursive=True) if Path(path).is_file())
+        # Path.glob takes no absolute pattern.
+        found = glob.glob(absolute, recursive=True)  # noqa: PTH207
+        matches = sorted(path for path in found if Path(path).is_file())
         paths.extend(matches)
         if not matches:
             bad.append(
