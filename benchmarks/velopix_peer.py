@@ -10,45 +10,66 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from egretta.kernels.batches import HitBatch, Int64, TrackBatch
-from egretta.kernels.geometry import N_MODULES
+from egretta.kernels.geometry import N_MODULES, VeloGeometry
 from egretta.workflows.validation.matching import Truth, owner_events
 
+# velopix panics on a module without hits; it gets one that no track can reach, left out again afterwards.
+_FAR_AWAY_MM = 1e6
 
-def event_dicts(hits: HitBatch, truth: Truth | None = None) -> list[dict[str, Any]]:
-    """Events in the form that velopix reads; with ``truth``, its own Validator can judge them too."""
-    events = []
+
+@dataclass(frozen=True, slots=True)
+class PeerEvent:
+    """An event in the form that velopix reads. ``hit_index`` (int64) is our index of each of its hits, or
+    -1 for one that fills an empty module; ``position`` (int64) goes the other way."""
+
+    data: dict[str, Any]
+    hit_index: Int64
+    position: Int64
+
+
+def peer_events(hits: HitBatch, truth: Truth | None = None) -> Iterator[PeerEvent]:
+    """Turn a batch into velopix's events; with ``truth``, its own Validator can judge them too."""
+    module_z = VeloGeometry.nominal().module_z
     for e in range(hits.n_events):
         first, last = int(hits.offsets[e]), int(hits.offsets[e + 1])
-        per_module = np.bincount(hits.module[first:last], minlength=N_MODULES)
+        module = hits.module[first:last]
+        empty = np.flatnonzero(np.bincount(module, minlength=N_MODULES) == 0)
+        module = np.concatenate((module, empty))
+        order = np.argsort(module, kind="stable")
+        hit_index = np.where(order < last - first, order, -1)
+        # in all directions: in one place, they would line up as a track along the beam
+        far_x, far_y = _FAR_AWAY_MM * np.cos(2.4 * empty), _FAR_AWAY_MM * np.sin(2.4 * empty)
         event: dict[str, Any] = {
             "description": "",
-            "module_prefix_sum": np.concatenate(([0], np.cumsum(per_module))).tolist(),
-            "x": hits.x[first:last].astype(float).tolist(),
-            "y": hits.y[first:last].astype(float).tolist(),
-            "z": hits.z[first:last].astype(float).tolist(),
+            "module_prefix_sum": np.searchsorted(module[order], np.arange(N_MODULES + 1)).tolist(),
+            "x": np.concatenate((hits.x[first:last], far_x))[order].tolist(),
+            "y": np.concatenate((hits.y[first:last], far_y))[order].tolist(),
+            "z": np.concatenate((hits.z[first:last], module_z[empty])).astype(float)[order].tolist(),
             "montecarlo": {"description": [], "particles": []},
         }
+        position = np.argsort(order, kind="stable")
         if truth is not None:
-            event["montecarlo"] = _montecarlo(truth, e)
-        events.append(event)
-    return events
+            event["montecarlo"] = _montecarlo(truth, e, position)
+        yield PeerEvent(event, hit_index, position)
 
 
-def _montecarlo(truth: Truth, e: int) -> dict[str, list[Any]]:
+def _montecarlo(truth: Truth, e: int, position: Int64) -> dict[str, list[Any]]:
     flag_names = ["isLong", "isDown", "hasVelo", "hasUT", "hasScifi"]
     flag_names += ["fromBeautyDecay", "fromCharmDecay", "fromStrangeDecay"]
     names = ["key", "pid", "p", "pt", "eta", "phi", "charge", *flag_names, "hits"]
     particles = []
     for i in range(int(truth.offsets[e]), int(truth.offsets[e + 1])):
         flags = [bool(int(truth.flags[i]) >> bit & 1) for bit in range(8)]
-        indices = truth.hit_index[truth.hit_offsets[i] : truth.hit_offsets[i + 1]].tolist()
+        of_particle = truth.hit_index[truth.hit_offsets[i] : truth.hit_offsets[i + 1]]
         row = [i, int(truth.pid[i]), float(truth.p[i]), float(truth.pt[i]), float(truth.eta[i]), 0.0, 0]
-        particles.append([*row, *flags, indices])
+        particles.append([*row, *flags, position[of_particle].tolist()])
     return {"description": names, "particles": particles}
 
 
@@ -100,12 +121,12 @@ def run_velopix(hits: HitBatch, solver: Any = None) -> tuple[TrackBatch, float]:
     hits_of_track: list[list[int]] = []
     tracks_per_event: list[int] = []
     seconds = 0.0
-    for event in event_dicts(hits):
-        peer_event = Event(event)
+    for event in peer_events(hits):
+        peer_event = Event(event.data)
         started = time.perf_counter()
         tracks = solver.solve(peer_event)
         seconds += time.perf_counter() - started
-        hits_of_track += [[hit.id for hit in track.hits] for track in tracks]
+        hits_of_track += [event.hit_index[[hit.id for hit in track.hits]].tolist() for track in tracks]
         tracks_per_event.append(len(tracks))
     return to_tracks(hits, hits_of_track, tracks_per_event), hits.n_events / seconds
 

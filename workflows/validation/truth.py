@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,40 +71,65 @@ def _to_truth(path: str | Path, arrays: Any, start: int) -> tuple[Truth, Int64]:
     return truth, _offsets(n_hits)
 
 
+class TruthFile:
+    """A hits file with truth, open for reading. ``event_numbers`` is int64, one an entry.
+
+    Raises MissingInputError if the file, the tree or a truth branch is not there, and CorruptInputError
+    if it cannot be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        import uproot
+
+        hint = "give a ROOT file with a TTree `Velo` that holds the truth (mc_* branches)"
+        self.path = path
+        try:
+            self._file = uproot.open(path)
+        except FileNotFoundError as error:
+            raise MissingInputError(f"reading truth: there is no file {path}", hint=hint) from error
+        except (OSError, ValueError) as error:
+            raise CorruptInputError(
+                f"reading truth: {path} cannot be opened as a ROOT file ({error})", hint=hint
+            ) from error
+        held = sorted({key.split(";")[0] for key in self._file})
+        if TREE not in held:
+            raise MissingInputError(
+                f"reading truth: {path} has no tree {TREE}; it holds {', '.join(held) or 'nothing'}",
+                hint=hint,
+            )
+        self._tree = self._file[TREE]
+        missing = [branch for branch in BRANCHES if branch not in set(self._tree.keys())]
+        if missing:
+            raise MissingInputError(
+                f"reading truth: {path}:{TREE} lacks the branches {', '.join(missing)}", hint=hint
+            )
+        self.event_numbers: Int64 = self._tree["event"].array(library="np").astype(np.int64)
+
+    def read(self, start: int, stop: int) -> tuple[Truth, Int64]:
+        """The truth of entries ``[start, stop)`` and its ``hits_offsets`` (int64, events + 1)."""
+        arrays = self._tree.arrays(list(BRANCHES), entry_start=start, entry_stop=stop)
+        return _to_truth(self.path, arrays, start)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def read_truth(
     path: str | Path, *, batch_events: int = 500, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[Truth, Int64]]:
     """Yield the truth of a file's entries ``[start, stop)`` in batches, each with its ``hits_offsets``.
 
-    ``hits_offsets`` (int64, events + 1) cuts the hits of the batch into events. Memory does not grow
-    with the file. Raises MissingInputError if the file, the tree or a truth branch is not there, and
-    CorruptInputError if it cannot be read.
+    Memory does not grow with the file. Errors as :class:`TruthFile`.
     """
-    import uproot
-
-    hint = "give a ROOT file with a TTree `Velo` that holds the truth (mc_* branches)"
-    try:
-        file = uproot.open(path)
-    except FileNotFoundError as error:
-        raise MissingInputError(f"reading truth: there is no file {path}", hint=hint) from error
-    except (OSError, ValueError) as error:
-        raise CorruptInputError(
-            f"reading truth: {path} cannot be opened as a ROOT file ({error})", hint=hint
-        ) from error
-    with file:
-        if TREE not in file:
-            held = ", ".join(sorted({key.split(";")[0] for key in file})) or "nothing"
-            raise MissingInputError(f"reading truth: {path} has no tree {TREE}; it holds {held}", hint=hint)
-        tree = file[TREE]
-        missing = [branch for branch in BRANCHES if branch not in tree]
-        if missing:
-            raise MissingInputError(
-                f"reading truth: {path}:{TREE} lacks the branches {', '.join(missing)}", hint=hint
-            )
-        stop = tree.num_entries if stop is None else min(stop, tree.num_entries)
-        at = start
-        while at < stop:
-            end = min(at + batch_events, stop)
-            arrays = tree.arrays(list(BRANCHES), entry_start=at, entry_stop=end)
-            yield _to_truth(path, arrays, at)
-            at = end
+    with TruthFile(path) as file:
+        n_entries = len(file.event_numbers)
+        stop = n_entries if stop is None else min(stop, n_entries)
+        for at in range(start, stop, batch_events):
+            yield file.read(at, min(at + batch_events, stop))
