@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from egretta.kernels.batches import Int64
 
 TREE = "Tracks"
-Compression = Literal["zstd", "lz4"]
 
+# Measured on tracks of 4000 events: level 1 takes 0.1 ms an event for 0.75 of the bytes, level 5 0.15 ms for
+# 0.73, LZ4 0.06 ms for 0.88. Bytes count more: they are kept for years, and may have to leave the site.
+_ZSTD_LEVEL = 1
 # A basket a branch and flush: large enough that headers cost nothing, small enough to bound memory.
 _FLUSH_EVENTS = 1000
 _FLUSH_HITS = 2_000_000
@@ -48,13 +50,13 @@ class TrackWriter:
     directory that cannot be written to or for Parquet without pyarrow, ResourceError for a full disk.
     """
 
-    def __init__(self, path: str | Path, *, parquet: bool = False, compression: Compression = "zstd") -> None:
+    def __init__(self, path: str | Path, *, parquet: bool = False) -> None:
         self.path = Path(path)
         self.events = 0
         self._pending: list[TrackBatch] = []
         with ExitStack() as stack:
             self._parquet = stack.enter_context(_ParquetTracks(self.path)) if parquet else None
-            self._root = stack.enter_context(_RootTracks(self.path, compression))
+            self._root = stack.enter_context(_RootTracks(self.path))
             self._stack = stack.pop_all()
 
     def append(self, tracks: TrackBatch) -> None:
@@ -102,13 +104,12 @@ class TrackWriter:
 
 
 class _RootTracks:
-    def __init__(self, path: Path, compression: Compression) -> None:
+    def __init__(self, path: Path) -> None:
         import uproot
 
-        codecs: Any = {"zstd": uproot.ZSTD, "lz4": uproot.LZ4}
         self.file = AtomicFile(path, what="the tracks")
         try:
-            self._root = uproot.recreate(self.file.stream, compression=codecs[compression](1))
+            self._root = uproot.recreate(self.file.stream, compression=uproot.ZSTD(_ZSTD_LEVEL))
             self._tree = self._root.mktree(
                 TREE,
                 {
@@ -223,8 +224,8 @@ def file_checksum(path: str | Path) -> str:
     return f"xxh64:{digest.hexdigest()}"
 
 
-def read_tracks(path: str | Path) -> TrackBatch:
-    """All events of a file that TrackWriter or a merge wrote.
+def read_tracks(path: str | Path, start: int | None = None, stop: int | None = None) -> TrackBatch:
+    """The events of a file that TrackWriter or a merge wrote: all, or its tree's entries [start, stop).
 
     Raises MissingInputError for a file or tree that is not there, CorruptInputError for one that is not
     whole or whose branches disagree with each other.
@@ -236,7 +237,7 @@ def read_tracks(path: str | Path) -> TrackBatch:
         raise MissingInputError(f"cannot read tracks from {path}: no such file")
     try:
         with uproot.open(path, object_cache=None, array_cache=None) as file:
-            arrays = file[TREE].arrays(names, library="ak")
+            arrays = file[TREE].arrays(names, library="ak", entry_start=start, entry_stop=stop)
     except uproot.KeyInFileError as error:
         raise MissingInputError(
             f"cannot read tracks from {path}: no {error.key!r} in it",
