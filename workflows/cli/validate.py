@@ -42,12 +42,13 @@ def _table(name: str, figures: dict[str, Any]) -> Table:
         title=f"{_RANGE_TITLES[name]}, rates in %",
         box=SIMPLE_HEAD,
         pad_edge=False,
-        caption=f"{figures['tracks']:,} tracks · ghosts {ghosts} % · clones {clones} %",
+        caption=f"{figures['tracks']:,} tracks · ghosts {ghosts} % · clones {clones} %\n"
+        "best: efficiency by best match, where a track counts for one particle only",
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("particles", no_wrap=True)
-    for heading in ("number", "efficiency", "best match", "clones", "hit eff.", "purity"):
+    for heading in ("number", "efficiency", "best", "clones", "hit eff.", "purity"):
         table.add_column(heading, justify="right", no_wrap=True)
     for category, title in _TITLES.items():
         row = figures[category]

@@ -39,7 +39,7 @@ def _decades(low: float, high: float, bins: int) -> tuple[float, ...]:
 VARIABLES: dict[str, Variable] = {
     "p": Variable("p", "GeV", _decades(0.5, 100.0, 16), log=True),
     "pt": Variable("pT", "GeV", _decades(0.05, 10.0, 14), log=True),
-    "eta": Variable("η", "", tuple(np.linspace(-5.0, 5.0, 21).tolist())),
+    "eta": Variable("η", "", tuple(np.linspace(-5.0, 6.0, 23).tolist())),
     "occupancy": Variable("Hits per event", "", tuple(np.linspace(0.0, 9000.0, 13).tolist())),
     "track_hits": Variable("Hits on the track", "", tuple(np.arange(2.5, 21.0).tolist())),
 }

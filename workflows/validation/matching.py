@@ -119,7 +119,12 @@ class Matches:
 
 
 def _global_hits(
-    what: str, hit_index: Int32, owner_event: Int64, hits_per_owner: Int64, hits_offsets: Int64
+    what: str,
+    hit_index: Int32,
+    owner_event: Int64,
+    hits_per_owner: Int64,
+    hits_offsets: Int64,
+    event_number: Int64,
 ) -> Int64:
     """Turn indices within events into indices in the batch, refusing those outside their event."""
     event = np.repeat(owner_event, hits_per_owner)
@@ -130,8 +135,8 @@ def _global_hits(
         where = int(event[first])
         n_hits = int(hits_offsets[where + 1] - hits_offsets[where])
         raise CorruptInputError(
-            f"matching tracks with particles: a {what} of event {where} of the batch names hit "
-            f"{int(index[first])}, but that event has {n_hits} hits",
+            f"matching tracks with particles: a {what} of event {event_number[where]} names hit "
+            f"{int(index[first])}, but the truth file gives that event {n_hits} hits",
             hint="check that the tracks were made from the file that holds the truth",
         )
     return index + hits_offsets[event]
@@ -157,9 +162,11 @@ def match(truth: Truth, tracks: TrackBatch, hits_offsets: Int64) -> Matches:
     hits_offsets = np.asarray(hits_offsets, dtype=np.int64)
     track_hits = np.diff(tracks.hit_offsets)
     track_event = owner_events(tracks.offsets)
-    of_tracks = _global_hits("track", tracks.hit_index, track_event, track_hits, hits_offsets)
+    of_tracks = _global_hits("track", tracks.hit_index, track_event, track_hits, hits_offsets, truth.event)
     particle_event = owner_events(truth.offsets)
-    of_particles = _global_hits("particle", truth.hit_index, particle_event, truth.n_hits, hits_offsets)
+    of_particles = _global_hits(
+        "particle", truth.hit_index, particle_event, truth.n_hits, hits_offsets, truth.event
+    )
 
     # Turn particle -> hits round into hit -> particles.
     particles_of_hit = np.repeat(np.arange(truth.n_particles, dtype=np.int64), truth.n_hits)

@@ -84,7 +84,7 @@ def _finish(figure: Any, axes: Any, variable: str, y_title: str, note: str, path
     axes.set_xlim(axis.edges[0], axis.edges[-1])
     axes.set_xlabel(AXIS_TITLES.get(variable, axis.axis_title), loc="right")
     axes.set_ylabel(y_title, loc="top")
-    axes.set_title(note, loc="left", fontsize=11, color="#555555")
+    axes.set_title(note, loc="left", fontsize=11, color="#555555", pad=32 if axes.get_legend() else 8)
     figure.savefig(path, bbox_inches="tight")
     plt.close(figure)
     return path
@@ -106,7 +106,7 @@ def draw(curves: Curves, directory: str | Path, *, title: str = "Simulation") ->
                 _draw_points(axes, curves[f"efficiency.{category}.{variable}"], category, LABELS[category])
             axes.axhline(1.0, color="#999999", linewidth=0.8, linestyle=":")
             axes.set_ylim(0.0, 1.12)
-            axes.legend(loc="lower right" if variable != "eta" else "lower center", fontsize=12)
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, fontsize=12, borderpad=0.2)
             cut = "" if variable == "eta" else r", $2 < \eta < 5$"
             note = f"{title}{cut} · grey: VELO particles"
             path = directory / f"efficiency_{variable}.png"
