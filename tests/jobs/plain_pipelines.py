@@ -83,7 +83,7 @@ class Raises(Plain):
 
 
 class Eats(Plain):
-    """Takes 50 MB a step without coming back, in small steps so that signals are seen, or in native code."""
+    """Takes 50 MB a step, 600 MB a batch, and keeps them."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
@@ -93,4 +93,19 @@ class Eats(Plain):
         for _ in range(12):
             self.held.append(np.ones(50_000_000, dtype=np.uint8))
             time.sleep(0.1)
+        return super().process(batch)
+
+
+class EatsDeaf(Plain):
+    """Takes memory and swallows whatever is to stop it, as a careless library may."""
+
+    def process(self, batch: HitBatch) -> BatchResult:
+        held = []
+        for _ in range(300):
+            try:
+                if len(held) < 10:
+                    held.append(np.ones(50_000_000, dtype=np.uint8))
+                time.sleep(0.1)
+            except BaseException:
+                continue
         return super().process(batch)
