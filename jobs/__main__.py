@@ -10,7 +10,7 @@ import sys
 import time
 
 from egretta.jobs.failures import EXIT_USAGE
-from egretta.jobs.limits import set_threads
+from egretta.jobs.limits import die_with_parent, set_threads
 from egretta.jobs.unit import Unit
 from egretta.kernels.errors import EgrettaError, UsageError
 
@@ -21,6 +21,7 @@ def main(arguments: list[str]) -> int:
     if arguments in (["-h"], ["--help"]):
         print(__doc__)
         return 0
+    die_with_parent()
     try:
         if len(arguments) != 1:
             raise UsageError("one argument is needed", hint="python -m egretta.jobs UNIT.json")

@@ -1,4 +1,4 @@
-"""What a job may take of its machine: threads and memory.
+"""What a job may take of its machine: threads, memory, and how long it may live.
 
 Memory is held to the unit's ``memory_mb`` by watching the resident set, not by RLIMIT_AS: Numba, LLVM and
 ONNX Runtime reserve address space by the gigabyte that they never touch, so a limit on the address space
@@ -9,10 +9,12 @@ and then. A burst that ends the machine's memory within 50 ms is still the kerne
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +28,10 @@ THREAD_VARIABLES = (
 )
 """Read by Numba and the BLAS libraries when they are imported, by engines when they are built."""
 
+PARENT_VARIABLE = "EGRETTA_PARENT_PID"
+"""Set by a backend whose jobs must not outlive it."""
+
+_PR_SET_PDEATHSIG = 1
 _PERIOD_S = 0.05
 _GRACE_S = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -35,6 +41,19 @@ def set_threads(threads: int, environ: MutableMapping[str, str] = os.environ) ->
     """Say how many threads the libraries may use. Call it before any of them is imported."""
     for variable in THREAD_VARIABLES:
         environ[variable] = str(threads)
+
+
+def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
+    """Be killed when the parent dies, if it asked for that, so that no orphan writes beside its successor.
+
+    Called by the child itself rather than between fork and exec, where a runner with threads may deadlock.
+    """
+    parent = environ.get(PARENT_VARIABLE)
+    if parent is None:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(parent):  # it died before the call above could know
+        os._exit(128 + signal.SIGKILL)
 
 
 def resident_mb() -> float:
