@@ -73,3 +73,10 @@ class Layout:
                     path.unlink(missing_ok=True)
                     removed += 1
         return removed
+
+    def tidy(self, number: int, attempt: int) -> None:
+        """Remove what is of no use beside a whole output: its order, and its log if nothing is in it."""
+        self.attempt_path(number, attempt, ".unit.json").unlink(missing_ok=True)
+        log = self.attempt_path(number, attempt, ".log")
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink()

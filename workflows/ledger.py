@@ -314,6 +314,18 @@ class Ledger:
             )
         return count, events
 
+    def undo(self, units: Iterable[int]) -> None:
+        """Make done units pending again, as if they had never run: their outputs are lost or damaged."""
+        with self._transaction("write to") as db:
+            for unit in units:
+                db.execute("DELETE FROM quarantined_events WHERE unit = ?", (unit,))
+                db.execute("DELETE FROM manifests WHERE unit = ?", (unit,))
+                db.execute(
+                    "UPDATE units SET state = 'pending', failures = 0, not_before = 0, processed = 0, "
+                    "quarantined = 0 WHERE unit = ? AND state = 'done'",
+                    (unit,),
+                )
+
     def manifests(self) -> Iterator[Manifest]:
         """The manifests that stand, one for each unit that is done, in unit order."""
         for (text,) in self.connection.execute("SELECT text FROM manifests ORDER BY unit"):

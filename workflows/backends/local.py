@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
 
+from egretta.jobs.limits import PARENT_VARIABLE
 from egretta.workflows.backends.base import EndKind, Job, JobEnd
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _LOOK_S = 0.02
 _MEMORY_LOOK_S = 0.5
 # The job holds itself to memory_mb and says more about it; the backend steps in where the job cannot.
@@ -37,9 +35,8 @@ class _Running:
 class LocalBackend:
     """Runs at most ``workers`` jobs at once on this machine."""
 
-    def __init__(self, workers: int, threads: int = 1) -> None:
+    def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._threads = threads
         self._running: dict[tuple[int, int], _Running] = {}
         self._not_started: list[JobEnd] = []
         self._memory_looked_at = 0.0
@@ -90,7 +87,8 @@ class LocalBackend:
 
     def _start(self, job: Job) -> str:
         command = [sys.executable, "-m", "egretta.jobs", str(job.unit_path)]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        # Killed, this process takes its jobs along: none writes on beside those of the next runner.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid())}
         try:
             with job.log_path.open("wb") as log:
                 process = subprocess.Popen(
@@ -100,7 +98,6 @@ class LocalBackend:
                     stderr=subprocess.STDOUT,
                     env=environment,
                     start_new_session=True,
-                    preexec_fn=_die_with(os.getpid()),
                 )
         except OSError as error:
             self._not_started.append(
@@ -139,17 +136,6 @@ class LocalBackend:
         kind = running.ended_as or (EndKind.SIGNAL if code < 0 else EndKind.EXIT)
         wall_s = time.monotonic() - running.started_at
         return JobEnd(running.job.key, kind, abs(code), self._host, wall_s, running.peak_mb)
-
-
-def _die_with(runner: int) -> Callable[[], None]:
-    """For the child, between fork and exec: be killed when the runner dies, kill -9 included."""
-
-    def prepare() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != runner:  # it died before the call above could know
-            os._exit(1)
-
-    return prepare
 
 
 def _has_ended(pid: int) -> bool:
