@@ -3,8 +3,9 @@
 Memory is held to the unit's ``memory_mb`` by watching the resident set, not by RLIMIT_AS: Numba, LLVM and
 ONNX Runtime reserve address space by the gigabyte that they never touch, so a limit on the address space
 either kills innocent jobs or stops nothing. The watch looks twenty times a second. Past the limit it stops
-the job in order; a job that is in native code and does not come back within the grace time is ended there
-and then. A burst that ends the machine's memory within 50 ms is still the kernel's business.
+the job in order; a job that does not come back within the grace time is ended there and then. The watch is
+a thread: native code that keeps the interpreter's lock keeps it from looking (our kernels release it), and a
+burst that takes the machine's memory within 50 ms is still the operating system's business.
 """
 
 from __future__ import annotations
