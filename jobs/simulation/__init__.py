@@ -1,1 +1,1 @@
-"""Simulated events, written in the formats of the detector."""
+"""A VELO event generator: primary and displaced vertices, tracks through the modules, pixels, truth."""

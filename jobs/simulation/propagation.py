@@ -1,0 +1,377 @@
+"""Straight tracks through the VELO's sensors: scattering, and what the material makes of them.
+
+There is no field. A particle moves from sensor plane to sensor plane; at each sensor that it crosses it
+scatters (Highland's formula, Review of Particle Physics) and may convert (photons), knock on an electron or
+interact (hadrons). The RF foil is not drawn: its material is spread over the sensors, which it follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from egretta.jobs.simulation import config
+from egretta.jobs.simulation.particles import (
+    ELECTRON,
+    KAON,
+    MASS_MEV,
+    PION,
+    PROTON,
+    Float64,
+    Int32,
+    Particles,
+    masses,
+)
+from egretta.kernels.geometry import (
+    N_COLUMNS,
+    N_ROWS,
+    N_SENSORS,
+    PITCH_MM,
+    SENSORS_PER_MODULE,
+    VeloGeometry,
+)
+
+# Outermost corner of any sensor, and the innermost radius of their active area, with a margin.
+OUTER_RADIUS_MM = 56.0
+INNER_RADIUS_MM = 4.5
+SENSOR_X_MM = (
+    N_COLUMNS + 6
+) * PITCH_MM  # each of the two gaps between chips widens two columns by 1.5 pixels
+SENSOR_Y_MM = N_ROWS * PITCH_MM
+
+_ELECTRON_MASS_MEV = MASS_MEV[ELECTRON]
+# Knock-on electrons above this energy are followed. Rate of one crossing: constant / (beta^2 * this energy).
+_KNOCK_ON_MIN_MEV = 1.5
+_KNOCK_ON_MEV_PER_X0 = 0.0768 * 21.8 * 2 * 0.5
+# Energy lost by ionisation in one radiation length of silicon.
+_IONISATION_MEV_PER_X0 = 36.0
+_LOSS_BELOW_MEV = 1500.0
+_STOPPED_MEV = 0.5
+# Steeper tracks are lost, and no path counts for more than this many perpendicular ones.
+_SLOPE_MAX = 30.0
+_PATH_MAX = 8.0
+_MODULE_DEPTH_MM = 0.8
+_FOIL_LEVER_MM = 6.0
+_PRODUCTS_MAX = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """Sensor planes in ascending z: ``z`` float64[104], ``sensor`` int32[104, 2], the two sensors of each;
+    ``module`` int32[104]; ``rotation`` float64[208, 3, 3] and ``translation`` float64[208, 3]."""
+
+    z: Float64
+    sensor: Int32
+    module: Int32
+    rotation: Float64
+    translation: Float64
+
+    @staticmethod
+    @cache
+    def nominal() -> Planes:
+        """The planes of the nominal geometry."""
+        geometry = VeloGeometry.nominal()
+        z = geometry.translation[:, 2].astype(np.float64)
+        sensors = np.arange(N_SENSORS, dtype=np.int32).reshape(-1, SENSORS_PER_MODULE)
+        pairs = np.concatenate((sensors[:, [0, 3]], sensors[:, [1, 2]]))
+        pairs = pairs[np.argsort(z[pairs[:, 0]], kind="stable")]
+        return Planes(
+            z[pairs[:, 0]],
+            pairs,
+            (pairs[:, 0] // SENSORS_PER_MODULE).astype(np.int32),
+            geometry.rotation.astype(np.float64),
+            geometry.translation.astype(np.float64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """Where particles cross sensors: ``particle`` int32 and ``sensor`` int32, local ``x``, ``y`` (mm) and
+    local slopes ``tx``, ``ty`` float64; only crossings that the sensor saw. ``n_modules`` int32, one a
+    particle: distinct modules crossed, seen or not."""
+
+    particle: Int32
+    sensor: Int32
+    x: Float64
+    y: Float64
+    tx: Float64
+    ty: Float64
+    n_modules: Int32
+
+
+@njit(cache=True, nogil=True)
+def _grown(array: NDArray[Any], used: int, spare: int) -> NDArray[Any]:
+    """The array, or a copy twice as long if it cannot take ``spare`` more rows behind ``used``."""
+    if used + spare <= array.shape[0]:
+        return array
+    bigger = np.empty((2 * array.shape[0] + spare, array.shape[1]), array.dtype)
+    bigger[:used] = array[:used]
+    return bigger
+
+
+@njit(cache=True, nogil=True)
+def _turned(dx: float, dy: float, dz: float, cosine: float, phi: float) -> tuple[float, float, float]:
+    """The unit vector at a polar angle (by its cosine) and azimuth from the unit vector (dx, dy, dz)."""
+    sine = np.sqrt(max(0.0, 1.0 - cosine * cosine))
+    transverse = np.sqrt(dx * dx + dy * dy)
+    c, s = np.cos(phi), np.sin(phi)
+    if transverse < 1e-9:
+        return sine * c, sine * s, np.sign(dz) * cosine
+    ux, uy = -dy / transverse, dx / transverse
+    wx, wy, wz = -dz * uy, dz * ux, transverse
+    return (
+        cosine * dx + sine * (c * ux + s * wx),
+        cosine * dy + sine * (c * uy + s * wy),
+        cosine * dz + sine * s * wz,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _make(  # type: ignore[no-untyped-def]
+    made_i, made_f, at, parent, species, charge, p, direction, cosine, phi, x, y, z
+):
+    """Write down one secondary: ``p`` MeV at an angle from ``direction``, from (x, y, z)."""
+    dx, dy, dz = _turned(direction[0], direction[1], direction[2], cosine, phi)
+    made_i[at, 0], made_i[at, 1], made_i[at, 2] = parent, species, charge
+    made_f[at, 0], made_f[at, 1], made_f[at, 2] = p * dx, p * dy, p * dz
+    made_f[at, 3], made_f[at, 4], made_f[at, 5] = x, y, z
+    return at + 1
+
+
+@njit(cache=True, nogil=True)
+def _convert(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  # type: ignore[no-untyped-def]
+    """A photon's electron pair: energy shared evenly at random, opening angles of order m/E."""
+    depth = (rng.random() - 0.5) * _MODULE_DEPTH_MM
+    phi = rng.random() * 2.0 * np.pi
+    share = rng.random()
+    for half in range(2):
+        pe = p * (share if half == 0 else 1.0 - share) + 1e-3
+        theta = min(1.0, _ELECTRON_MASS_MEV / pe * (0.5 + rng.standard_exponential()))
+        at = _make(
+            made_i, made_f, at, parent, ELECTRON, 1 - 2 * half, pe, direction, np.cos(theta),
+            phi + np.pi * half, x + tx * depth, y + ty * depth, z + depth,
+        )  # fmt: skip
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _knock_on(  # type: ignore[no-untyped-def]
+    rng, made_i, made_f, at, parent, p, energy, mass, direction, x0, x, y, z
+):
+    """Perhaps a knock-on electron, with the 1/T^2 spectrum and the angle of two-body kinematics."""
+    beta2 = (p / energy) ** 2
+    gamma2 = (energy / mass) ** 2
+    highest = min(2.0 * _ELECTRON_MASS_MEV * beta2 * gamma2, 0.5 * (energy - mass))
+    if highest <= _KNOCK_ON_MIN_MEV:
+        return at
+    rate = _KNOCK_ON_MEV_PER_X0 * x0 / beta2 * (1.0 / _KNOCK_ON_MIN_MEV - 1.0 / highest)
+    if rng.random() >= rate:
+        return at
+    kinetic = _KNOCK_ON_MIN_MEV / (1.0 - rng.random() * (1.0 - _KNOCK_ON_MIN_MEV / highest))
+    pe = np.sqrt(kinetic * (kinetic + 2.0 * _ELECTRON_MASS_MEV))
+    cosine = min(1.0, kinetic * (energy + _ELECTRON_MASS_MEV) / (pe * p))
+    phi = rng.random() * 2.0 * np.pi
+    # it starts behind the sensor: what it adds to its parent's own cluster is that cluster's tail
+    behind = 0.15 if direction[2] > 0 else -0.15
+    return _make(
+        made_i, made_f, at, parent, ELECTRON, -1, pe, direction, cosine, phi, x, y, z + behind
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _interact(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  # type: ignore[no-untyped-def]
+    """Charged products of a nuclear interaction: hadrons about the parent's direction, slow protons."""
+    depth = (rng.random() - 0.2) * _MODULE_DEPTH_MM
+    if direction[2] < 0:
+        depth = -depth
+    fast = min(rng.poisson(0.5 + 0.55 * np.log(1.0 + p / 500.0)), _PRODUCTS_MAX)
+    slow = min(rng.poisson(0.8), _PRODUCTS_MAX)
+    for k in range(fast + slow):
+        species = PION if k < fast and rng.random() < 0.75 else PROTON
+        charge = 1 if species == PROTON or rng.random() < 0.5 else -1
+        if k < fast:
+            along = 0.6 * p * rng.standard_exponential() / (1.0 + fast)
+            across = 150.0 * rng.standard_gamma(2.0)
+            momentum = np.sqrt(along * along + across * across)
+            cosine = along / momentum
+        else:
+            momentum = 120.0 + 110.0 * rng.standard_gamma(2.0)
+            cosine = 2.0 * rng.random() - 1.0
+        at = _make(
+            made_i, made_f, at, parent, species, charge, momentum, direction, cosine,
+            rng.random() * 2.0 * np.pi, x + tx * depth, y + ty * depth, z + depth,
+        )  # fmt: skip
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _highland(p: float, beta2: float, x0: float) -> float:
+    """Width of the projected scattering angle."""
+    return 13.6 / (p * np.sqrt(beta2)) * np.sqrt(x0) * (1.0 + 0.038 * np.log(x0 / beta2))
+
+
+@njit(cache=True, nogil=True)
+def _track(  # type: ignore[no-untyped-def]
+    rng, i, species, charge, m, px, py, pz, x, y, z,
+    plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+    sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
+    hit_i, hit_f, n_hits, made_i, made_f, n_made,
+):  # fmt: skip
+    """Follow particle ``i``; returns the filled lengths of the arrays and the modules crossed."""
+    n_modules = 0
+    last_module = -1
+    p = np.sqrt(px * px + py * py + pz * pz)
+    if p < _STOPPED_MEV or abs(pz) < 1e-3 * p:
+        return n_hits, n_made, n_modules
+    tx, ty = px / pz, py / pz
+    energy = np.sqrt(p * p + m * m)
+    step = 1 if pz > 0 else -1
+    # where the particle can have left the beam hole at the earliest
+    inside = INNER_RADIUS_MM - np.sqrt(x * x + y * y)
+    start = z + step * max(inside, 0.0) / np.sqrt(tx * tx + ty * ty + 1e-18)
+    plane = np.searchsorted(plane_z, start)
+    if step < 0:
+        plane -= 1
+    entered = not with_secondaries
+    while 0 <= plane < len(plane_z):
+        dz = plane_z[plane] - z
+        xn, yn = x + tx * dz, y + ty * dz
+        r2 = xn * xn + yn * yn
+        if r2 > OUTER_RADIUS_MM**2 and (xn * tx + yn * ty) * step > 0:
+            break
+        for which in range(2):
+            sensor = plane_sensor[plane, which]
+            rx, ry = xn - translation[sensor, 0], yn - translation[sensor, 1]
+            lx = rotation[sensor, 0, 0] * rx + rotation[sensor, 1, 0] * ry
+            ly = rotation[sensor, 0, 1] * rx + rotation[sensor, 1, 1] * ry
+            if not (0.0 < lx < SENSOR_X_MM and 0.0 < ly < SENSOR_Y_MM):
+                continue
+            # sensors of one plane do not overlap: the other one needs no look
+            path = np.sqrt(1.0 + tx * tx + ty * ty)
+            in_foil = 0.0 if entered else entry_x0 * min(path, _PATH_MAX)
+            x0 = (sensor_x0 + foil_x0) * min(path, _PATH_MAX)
+            direction = (step * tx / path, step * ty / path, step / path)
+            first = not entered
+            entered = True
+            if charge == 0:
+                if rng.random() > np.exp(-7.0 / 9.0 * (x0 + in_foil)):
+                    at = plane_z[plane]
+                    n_made = _convert(rng, made_i, made_f, n_made, i, p, direction, tx, ty, xn, yn, at)
+                    return n_hits, n_made, n_modules
+                break
+            beta2 = (p / energy) ** 2
+            if first:
+                # the foil in front of the first sensor, some millimetres before it
+                lever = min(_FOIL_LEVER_MM, abs(dz)) * step
+                theta = _highland(p, beta2, in_foil)
+                dtx = theta * rng.standard_normal() * np.sqrt(1.0 + tx * tx) * path
+                dty = theta * rng.standard_normal() * np.sqrt(1.0 + ty * ty) * path
+                tx, ty = tx + dtx, ty + dty
+                xn, yn = xn + dtx * lever, yn + dty * lever
+                lx += (rotation[sensor, 0, 0] * dtx + rotation[sensor, 1, 0] * dty) * lever
+                ly += (rotation[sensor, 0, 1] * dtx + rotation[sensor, 1, 1] * dty) * lever
+                x, y, z = xn, yn, plane_z[plane]
+                if not (0.0 < lx < SENSOR_X_MM and 0.0 < ly < SENSOR_Y_MM):
+                    break
+            if plane_module[plane] != last_module:
+                last_module = plane_module[plane]
+                n_modules += 1
+            if rng.random() < efficiency:
+                hit_i[n_hits, 0], hit_i[n_hits, 1] = i, sensor
+                hit_f[n_hits, 0], hit_f[n_hits, 1] = lx, ly
+                hit_f[n_hits, 2] = rotation[sensor, 0, 0] * tx + rotation[sensor, 1, 0] * ty
+                hit_f[n_hits, 3] = rotation[sensor, 0, 1] * tx + rotation[sensor, 1, 1] * ty
+                n_hits += 1
+            x, y, z = xn, yn, plane_z[plane]
+            if with_secondaries:
+                n_made = _knock_on(rng, made_i, made_f, n_made, i, p, energy, m, direction, x0, x, y, z)
+                hadron = species in (PION, KAON, PROTON)
+                if hadron and rng.random() < interactions_per_x0 * x0:
+                    n_made = _interact(rng, made_i, made_f, n_made, i, p, direction, tx, ty, x, y, z)
+                    return n_hits, n_made, n_modules
+            theta = _highland(p, beta2, x0)
+            tx += theta * rng.standard_normal() * np.sqrt(1.0 + tx * tx) * path
+            ty += theta * rng.standard_normal() * np.sqrt(1.0 + ty * ty) * path
+            if abs(tx) > _SLOPE_MAX or abs(ty) > _SLOPE_MAX:
+                return n_hits, n_made, n_modules
+            if p < _LOSS_BELOW_MEV:
+                energy -= _IONISATION_MEV_PER_X0 * x0 / beta2
+                if energy - m < _STOPPED_MEV:
+                    return n_hits, n_made, n_modules
+                p = np.sqrt(energy * energy - m * m)
+            break
+        plane += step
+    return n_hits, n_made, n_modules
+
+
+@njit(cache=True, nogil=True)
+def _propagate(  # type: ignore[no-untyped-def]
+    rng, species, charge, mass, momentum, origin,
+    plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+    sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
+):  # fmt: skip
+    n = len(species)
+    n_planes = len(plane_z)
+    hit_i, hit_f = np.empty((8 * n, 2), np.int32), np.empty((8 * n, 4), np.float64)
+    made_i, made_f = np.empty((n, 3), np.int32), np.empty((n, 6), np.float64)
+    n_hits = n_made = 0
+    n_modules = np.zeros(n, np.int32)
+    for i in range(n):
+        # room for all that one particle can leave, so that the loop over planes never reallocates
+        hit_i, hit_f = _grown(hit_i, n_hits, n_planes), _grown(hit_f, n_hits, n_planes)
+        spare = n_planes + 2 * _PRODUCTS_MAX + 2
+        made_i, made_f = _grown(made_i, n_made, spare), _grown(made_f, n_made, spare)
+        n_hits, n_made, n_modules[i] = _track(
+            rng, i, species[i], charge[i], mass[i], momentum[i, 0], momentum[i, 1], momentum[i, 2],
+            origin[i, 0], origin[i, 1], origin[i, 2],
+            plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+            sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
+            hit_i, hit_f, n_hits, made_i, made_f, n_made,
+        )  # fmt: skip
+    return hit_i[:n_hits], hit_f[:n_hits], n_modules, made_i[:n_made], made_f[:n_made]
+
+
+def propagate(
+    rng: np.random.Generator, particles: Particles, *, with_secondaries: bool
+) -> tuple[Crossings, Particles]:
+    """Take particles through the sensors.
+
+    Returns the crossings and, if ``with_secondaries``, the particles that the material made of them
+    (electron pairs, knock-on electrons, hadrons), which have not moved yet. Photons leave no crossings.
+    """
+    planes = Planes.nominal()
+    hit_i, hit_f, n_modules, made_i, made_f = _propagate(
+        rng,
+        particles.species,
+        particles.charge,
+        masses(particles.species),
+        np.column_stack((particles.px, particles.py, particles.pz)),
+        np.column_stack((particles.x, particles.y, particles.z)),
+        planes.z,
+        planes.sensor,
+        planes.module,
+        planes.rotation,
+        planes.translation,
+        with_secondaries,
+        config.SENSOR_X0,
+        config.FOIL_X0_PER_SENSOR,
+        config.FOIL_X0_ENTRY,
+        config.INTERACTIONS_PER_X0,
+        config.HIT_EFFICIENCY,
+    )
+    columns = [np.ascontiguousarray(hit_f[:, k]) for k in range(4)]
+    crossings = Crossings(hit_i[:, 0].copy(), hit_i[:, 1].copy(), *columns, n_modules)
+    parent = made_i[:, 0]
+    made = Particles(
+        particles.event[parent],
+        made_i[:, 1].copy(),
+        made_i[:, 2].copy(),
+        *(np.ascontiguousarray(made_f[:, k]) for k in range(6)),
+        np.zeros(len(parent), dtype=np.int32),
+    )
+    return crossings, made
