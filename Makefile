@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 ROOMS := workflows jobs kernels engines throttling
-EVENTS ?= 2000
+EVENTS ?= 1000
 DEMO ?= demo
 PYTEST_FLAGS ?=
 
