@@ -71,16 +71,17 @@ def discover(spec: CampaignSpec, inspect: Inspector = inspect_file) -> Dataset:
     Raises SpecError for a list file that cannot be read, an input without any file, and a file that is
     there twice (the same UUID), since its events would be counted twice.
     """
-    paths, bad = expand(spec)
-    return inspect_all(paths, spec.input.tree, bad, inspect)
+    return inspect_all(expand(spec), spec.input.tree, inspect)
 
 
 def inspect_all(
-    paths: Iterable[str], tree: str | None, bad: Iterable[BadFile] = (), inspect: Inspector = inspect_file
+    paths: Iterable[str | BadFile], tree: str | None, inspect: Inspector = inspect_file
 ) -> Dataset:
-    """Inspect files side by side, keeping their order; ``bad`` are known to be bad beforehand."""
+    """Inspect files side by side, keeping their order and those known to be bad beforehand."""
 
-    def attempt(path: str) -> InputFile | BadFile:
+    def attempt(path: str | BadFile) -> InputFile | BadFile:
+        if isinstance(path, BadFile):
+            return path
         try:
             return inspect(path, tree)
         except EgrettaError as error:
@@ -95,16 +96,15 @@ def inspect_all(
         found = list(pool.map(attempt, paths))
     dataset = Dataset(
         tuple(item for item in found if isinstance(item, InputFile)),
-        (*bad, *(item for item in found if isinstance(item, BadFile))),
+        tuple(item for item in found if isinstance(item, BadFile)),
     )
     refuse_duplicates(dataset.files)
     return dataset
 
 
-def expand(spec: CampaignSpec) -> tuple[list[str], list[BadFile]]:
+def expand(spec: CampaignSpec) -> list[str | BadFile]:
     """The paths that the campaign names, globs expanded in sorted order; patterns without a match are bad."""
-    paths: list[str] = []
-    bad: list[BadFile] = []
+    paths: list[str | BadFile] = []
     for name in _names(spec):
         if "://" in name:
             paths.append(name)
@@ -118,7 +118,7 @@ def expand(spec: CampaignSpec) -> tuple[list[str], list[BadFile]]:
         matches = sorted(path for path in found if Path(path).is_file())
         paths.extend(matches)
         if not matches:
-            bad.append(
+            paths.append(
                 BadFile(
                     absolute,
                     FailureClass.DATA,
@@ -127,7 +127,7 @@ def expand(spec: CampaignSpec) -> tuple[list[str], list[BadFile]]:
                     _near_miss(Path(absolute)) or "correct the pattern, or bring the files there",
                 )
             )
-    return paths, bad
+    return paths
 
 
 def refuse_duplicates(files: Iterable[InputFile]) -> None:
@@ -177,5 +177,7 @@ def _near_miss(path: Path) -> str:
     """A hint naming the file that was probably meant."""
     if not path.parent.is_dir():
         return f"there is no directory {path.parent}"
-    guess = nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
-    return f"did you mean {path.parent / guess}?" if guess else ""
+    # Without their suffix, which all of them share and which would make any two look alike.
+    stems = {other.stem: other for other in path.parent.iterdir() if other.is_file()}
+    guess = nearest(path.stem, list(stems))
+    return f"did you mean {stems[guess]}?" if guess else ""

@@ -120,7 +120,7 @@ class Runner:
         paused: str | None = None
         try:
             while not self._stop.wanted:
-                paused = paused or pause_reason(self._outcomes, self._spec.retry)
+                paused = paused or pause_reason(list(self._outcomes), self._spec.retry)
                 if paused is None:
                     self._submit()
                 if not self._running and (paused or self._totals.finished):

@@ -18,7 +18,7 @@ import uproot
 from egretta.workflows import Campaign
 
 HERE = Path(__file__).parent
-OUTPUT_SUFFIXES = {".root", ".json"}
+OUTPUT_SUFFIXES = {".root", ".json", ".tmp", ".parquet"}
 
 
 def write_hits(path: Path, events: int, seed: int = 0, tree: str = "Velo") -> Path:
@@ -80,6 +80,14 @@ class Workshop:
         """A file that makes the obedient pipeline fail."""
         return self.directory / "trigger"
 
+    def unit_files(self, directory: str = "out") -> list[str]:
+        """Names of all outputs, manifests and temporary files of a campaign's units."""
+        return sorted(
+            path.name
+            for path in (self.directory / directory / "units").rglob("*")
+            if path.suffix in OUTPUT_SUFFIXES and not path.name.endswith(".unit.json")
+        )
+
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from egretta.workflows.cli import main; main()", *arguments]
 
@@ -134,16 +142,6 @@ def merged_tracks() -> Callable[[Path], list[tuple[int, int]]]:
             return list(zip(arrays["event"].tolist(), ak.num(arrays["hit_index"]).tolist(), strict=True))
 
     return read
-
-
-def unit_files(directory: Path) -> list[str]:
-    """Names of all outputs, manifests and temporary files of a campaign's units."""
-    return sorted(
-        path.name
-        for path in (directory / "units").rglob("*")
-        if path.is_file() and (path.suffix in {*OUTPUT_SUFFIXES, ".tmp", ".parquet"})
-        if not path.name.endswith(".unit.json")
-    )
 
 
 @pytest.fixture
