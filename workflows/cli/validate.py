@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from egretta.workflows.validation.metrics import Metrics
 
-_TITLES = {
-    "velo": "VELO",
-    "long": "long",
-    "long_p5": "long, p > 5 GeV",
-    "long_beauty": "long from beauty",
-    "long_strange": "long, strange",
-    "velo_electrons": "VELO electrons",
-    "long_electrons": "long electrons",
-}
-_RANGE_TITLES = {"all": "all particles", "eta_2_5": "2 < η < 5"}
-
 
 def _percent(value: float | None, uncertainty: float | None = None) -> str:
     if value is None:
@@ -36,10 +25,12 @@ def _table(name: str, figures: dict[str, Any]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    from egretta.workflows.validation.metrics import RANGE_TITLES, TITLES
+
     ghosts = _percent(figures["ghost_rate"], figures["ghost_rate_uncertainty"])
     clones = _percent(figures["clone_rate"], figures["clone_rate_uncertainty"])
     table = Table(
-        title=f"{_RANGE_TITLES[name]}, rates in %",
+        title=f"{RANGE_TITLES[name]}, rates in %",
         box=SIMPLE_HEAD,
         pad_edge=False,
         caption=f"{figures['tracks']:,} tracks · ghosts {ghosts} % · clones {clones} %\n"
@@ -50,7 +41,7 @@ def _table(name: str, figures: dict[str, Any]) -> Table:
     table.add_column("particles", no_wrap=True)
     for heading in ("number", "efficiency", "best", "clones", "hit eff.", "purity"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for category, title in _TITLES.items():
+    for category, title in TITLES.items():
         row = figures[category]
         table.add_row(
             title,

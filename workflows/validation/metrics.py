@@ -48,6 +48,17 @@ CATEGORIES: dict[str, Callable[[Truth], Bool]] = {
     "long_electrons": _electrons_with(ParticleFlag.IS_LONG),
 }
 
+RANGE_TITLES = {"all": "all particles", "eta_2_5": "2 < η < 5"}
+TITLES = {
+    "velo": "VELO",
+    "long": "long",
+    "long_p5": "long, p > 5 GeV",
+    "long_beauty": "long from beauty",
+    "long_strange": "long, strange",
+    "velo_electrons": "VELO electrons",
+    "long_electrons": "long electrons",
+}
+
 
 def ratio(part: float, whole: float) -> float | None:
     """The fraction, or None where there is nothing to take it of."""
