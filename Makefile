@@ -42,7 +42,7 @@ unit: $(VENV)/.dev ## tests with their coverage and the slowest of them
 
 docs: $(VENV)/.dev ## build the documentation into ./site
 	$(call say,Documentation: mkdocs)
-	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@printf 'written to site/index.html\n'
 
 bench: $(VENV)/.bench ## measure speed and physics (minutes; benchmarks/RESULTS.md holds the figures)
