@@ -17,11 +17,15 @@ from egretta.kernels.mdf import HEADER_BYTES, parse_events, read_header, words_o
 
 # A chunk is one read; larger ones would only take memory.
 CHUNK_BYTES = 32 * 2**20
+# Three equal words may be text or noise; an event of this size is neither read out nor stored.
+LARGEST_EVENT_BYTES = 2**28
 
 
 def looks_like_mdf(head: bytes) -> bool:
-    """Whether a file's first bytes are an MDF event's: the same size three times."""
-    return len(head) >= HEADER_BYTES and head[:4] == head[4:8] == head[8:12] != bytes(4)
+    """Whether a file's first bytes are an MDF event's: the same credible size three times."""
+    if len(head) < HEADER_BYTES or not head[:4] == head[4:8] == head[8:12]:
+        return False
+    return HEADER_BYTES <= int.from_bytes(head[:4], "little") < LARGEST_EVENT_BYTES
 
 
 def open_mdf(path: str) -> Source:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from egretta.jobs.readers.base import Source
 from egretta.jobs.readers.transport import is_remote, reading, retried
-from egretta.kernels.errors import CorruptInputError, MissingInputError, UsageError
+from egretta.kernels.errors import CorruptInputError, UsageError
 
 ROOT_MAGIC = b"root"
+HEAD_BYTES = 32
 
 
 def open_source(path: str, tree: str | None = None) -> Source:
@@ -45,12 +46,16 @@ def open_source(path: str, tree: str | None = None) -> Source:
 def _first_bytes(path: str) -> bytes:
     with reading(path, "open"):
         if not is_remote(path):
-            local = Path(path.removeprefix("file://"))
-            if local.is_dir():
-                raise MissingInputError(f"cannot open {path}: it is a directory", hint="name its files")
-            with local.open("rb") as file:
-                return file.read(32)
+            with Path(path.removeprefix("file://")).open("rb") as file:
+                return file.read(HEAD_BYTES)
         import fsspec
 
-        with fsspec.open(path, "rb", cache_type="none", block_size=0) as file:
-            return bytes(file.read(32))
+        with fsspec.open(path, "rb", cache_type="none") as file:
+            # a read from the middle comes first: it fails at once on a server that cannot serve ranges
+            half = HEAD_BYTES // 2
+            tail = b""
+            if file.size is None or file.size > half:
+                file.seek(half)
+                tail = file.read(half)
+            file.seek(0)
+            return bytes(file.read(half) + tail)

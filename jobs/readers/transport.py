@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -32,6 +33,12 @@ _PASSING_ERRNOS = {
     errno.EHOSTUNREACH,
     errno.EPIPE,
 }
+# fsspec says in words only that a server ignores ranges, and XRootD why it did not open a file.
+_NO_RANGES = re.compile(r"range requests|streaming HTTP file", re.IGNORECASE)
+_XROOTD_MISSING = re.compile(r"\[3011\]|no such file", re.IGNORECASE)
+_XROOTD_PASSING = re.compile(r"connection|expired|timed? ?out|socket|\[FATAL\]", re.IGNORECASE)
+# aiohttp's and fsspec's own classes, without importing either.
+_PASSING_CLASSES = {"ClientConnectionError", "ClientPayloadError", "FSTimeoutError"}
 _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -40,13 +47,20 @@ def is_remote(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def _is_xrootd(path: str) -> bool:
+    return path.startswith(("root://", "roots://", "xroot://"))
+
+
 def _http_status(error: BaseException) -> int | None:
     status = getattr(error, "status", None)
     return status if isinstance(status, int) else None
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether an error of a library below us may pass by itself."""
+def is_passing(error: BaseException, path: str) -> bool:
+    """Whether an error that a library below us raised over ``path`` may pass by itself.
+
+    Causes are looked at too: fsspec says "file not found" when it could not connect.
+    """
     status = _http_status(error)
     if status is not None:
         return status in _PASSING_STATUS
@@ -54,12 +68,11 @@ def is_passing(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in _PASSING_ERRNOS:
         return True
-    # aiohttp's and XRootD's own classes, without importing either
-    return any(
-        kind.__name__
-        in {"ClientConnectionError", "ClientPayloadError", "ServerTimeoutError", "FSTimeoutError"}
-        for kind in type(error).__mro__
-    )
+    if _is_xrootd(path) and isinstance(error, OSError) and _XROOTD_PASSING.search(str(error)):
+        return True
+    if any(kind.__name__ in _PASSING_CLASSES for kind in type(error).__mro__):
+        return True
+    return error.__cause__ is not None and is_passing(error.__cause__, path)
 
 
 @contextmanager
@@ -78,38 +91,45 @@ def reading(path: str, action: str) -> Iterator[None]:
             hint="give the job more memory, or smaller batches",
         ) from error
     except ImportError as error:
-        xrootd = path.startswith(("root://", "roots://"))
-        package = "'egretta[xrootd]' (fsspec-xrootd)" if xrootd else f"{error.name or 'the package it names'}"
+        package = "'egretta[xrootd]'  (fsspec-xrootd)" if _is_xrootd(path) else "the package that it names"
         raise SiteError(
             f"cannot {action} {path}: {_first_line(error)}",
             hint=f"pip install {package} on this machine",
         ) from error
-    except FileNotFoundError as error:
-        raise MissingInputError(
-            f"cannot {action} {path}: no such file", hint="check the path, and whether it is mounted here"
-        ) from error
-    except IsADirectoryError as error:
-        raise MissingInputError(
-            f"cannot {action} {path}: it is a directory", hint="name its files"
-        ) from error
-    except PermissionError as error:
-        raise SiteError(
-            f"cannot {action} {path}: permission denied",
-            hint="check the file's mode, or the token or proxy of this job",
-        ) from error
     except Exception as error:
-        if is_passing(error):
+        if is_passing(error, path):
             raise TransientError(
                 f"could not {action} {path}: {type(error).__name__}: {_first_line(error)}",
                 hint="try again later; check that the server answers",
+            ) from error
+        if isinstance(error, FileNotFoundError):
+            raise MissingInputError(
+                f"cannot {action} {path}: no such file",
+                hint="check the path, and whether it is mounted here",
+            ) from error
+        if isinstance(error, (IsADirectoryError, NotADirectoryError)):
+            raise MissingInputError(
+                f"cannot {action} {path}: {_first_line(error)}", hint="give the path of a file"
+            ) from error
+        if isinstance(error, PermissionError):
+            raise SiteError(
+                f"cannot {action} {path}: permission denied",
+                hint="check the file's mode, or the token or proxy of this job",
             ) from error
         status = _http_status(error)
         if status in {401, 403}:
             raise SiteError(
                 f"cannot {action} {path}: the server refuses (HTTP {status})", hint="check the job's token"
             ) from error
-        if status in {404, 410}:
-            raise MissingInputError(f"cannot {action} {path}: HTTP {status}", hint="check the URL") from error
+        if status in {404, 410} or (_is_xrootd(path) and _XROOTD_MISSING.search(str(error))):
+            raise MissingInputError(
+                f"cannot {action} {path}: {_first_line(error)}", hint="check the URL"
+            ) from error
+        if is_remote(path) and _NO_RANGES.search(str(error)):
+            raise SiteError(
+                f"cannot {action} {path}: the server does not serve ranges of a file",
+                hint="copy the file to a local disk, or serve it by XRootD or a server with range requests",
+            ) from error
         raise CorruptInputError(
             f"cannot {action} {path}: {type(error).__name__}: {_first_line(error)}",
             hint="the file may be truncated or damaged; fetch it again, or leave it out of the campaign",
