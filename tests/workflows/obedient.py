@@ -31,6 +31,8 @@ _ERRORS = {
     "site": SiteError,
     "code": CodeError,
 }
+# The runner too builds a pipeline, to check its options: it is not to be killed.
+IN_JOB = "EGRETTA_PARENT_PID" in os.environ
 _KNOWN = {"trigger", "once", "fail", "from_entry", "reject", "delay_s", "kill_at", "eat_mb"}
 
 
@@ -102,7 +104,7 @@ class Obedient:
 
     def close(self) -> None:
         # The job closes its pipeline after the output has its name and before the manifest is written.
-        if self.options.get("kill_at") == "close" and self.triggered():
+        if IN_JOB and self.options.get("kill_at") == "close" and self.triggered():
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _die_in_commit(self, kill_at: str) -> None:
@@ -114,13 +116,12 @@ class Obedient:
             number = len(commits)
             commits.append(file)
             if kill_at == f"commit {number} before" and self.triggered():
-                file.stream.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
             original(file)
             if kill_at == f"commit {number} after" and self.triggered():
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        if "EGRETTA_PARENT_PID" in os.environ:  # in a job, not where the options are checked
+        if IN_JOB:
             AtomicFile.commit = commit
 
 
