@@ -34,8 +34,8 @@ _K_SHORT_CHARGED = 0.692
 _LAMBDA_CHARGED = 0.641
 _PHI_MASS_MEV = 1019.5
 # Mean number of charged daughters beyond two of a charm hadron, and beyond its charm of a beauty hadron.
-_CHARM_EXTRA = 0.5
-_BEAUTY_CHARGED = 2.4
+_CHARM_EXTRA = 1.1
+_BEAUTY_CHARGED = 3.9
 _LEPTON_FRACTION = 0.10
 
 
@@ -149,7 +149,7 @@ def decay_beauty(rng: np.random.Generator, parents: Particles, *, n_signal: int)
     flown = _flown(rng, parents, mass, np.full(len(parents), _C_TAU_MM[BEAUTY]))
     order = np.arange(len(parents))
     signal, other = flown.take(order < n_signal), flown.take(order >= n_signal)
-    made = []
+    made: list[Particles] = []
     if n_signal:
         kaon = np.full(n_signal, KAON, dtype=np.int32)
         one = np.ones(n_signal, dtype=np.int32)

@@ -46,7 +46,7 @@ SENSOR_Y_MM = N_ROWS * PITCH_MM
 
 _ELECTRON_MASS_MEV = MASS_MEV[ELECTRON]
 # Knock-on electrons above this energy are followed. Rate of one crossing: constant / (beta^2 * this energy).
-_KNOCK_ON_MIN_MEV = 1.5
+_KNOCK_ON_MIN_MEV = 1.0
 _KNOCK_ON_MEV_PER_X0 = 0.0768 * 21.8 * 2 * 0.5
 # Energy lost by ionisation in one radiation length of silicon.
 _IONISATION_MEV_PER_X0 = 36.0
@@ -151,7 +151,7 @@ def _convert(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  #
     share = rng.random()
     for half in range(2):
         pe = p * (share if half == 0 else 1.0 - share) + 1e-3
-        theta = min(1.0, _ELECTRON_MASS_MEV / pe * (0.5 + rng.standard_exponential()))
+        theta = min(1.0, _ELECTRON_MASS_MEV / pe * (0.8 + 2.2 * rng.standard_exponential()))
         at = _make(
             made_i, made_f, at, parent, ELECTRON, 1 - 2 * half, pe, direction, np.cos(theta),
             phi + np.pi * half, x + tx * depth, y + ty * depth, z + depth,
@@ -216,6 +216,15 @@ def _highland(p: float, beta2: float, x0: float) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _foil_path(path: float) -> float:
+    """Length in the foil before the first sensor, in thicknesses, of a track of slope sqrt(path^2 - 1).
+
+    Partly a wall across the beam, partly one along it, which forward tracks cross at a grazing angle.
+    """
+    return min(0.4 * path + 0.05 * path / np.sqrt(path * path - 1.0 + 1e-12), _PATH_MAX)
+
+
+@njit(cache=True, nogil=True)
 def _track(  # type: ignore[no-untyped-def]
     rng, i, species, charge, m, px, py, pz, x, y, z,
     plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
@@ -253,7 +262,7 @@ def _track(  # type: ignore[no-untyped-def]
                 continue
             # sensors of one plane do not overlap: the other one needs no look
             path = np.sqrt(1.0 + tx * tx + ty * ty)
-            in_foil = 0.0 if entered else entry_x0 * min(path, _PATH_MAX)
+            in_foil = 0.0 if entered else entry_x0 * _foil_path(path)
             x0 = (sensor_x0 + foil_x0) * min(path, _PATH_MAX)
             direction = (step * tx / path, step * ty / path, step / path)
             first = not entered
@@ -291,7 +300,7 @@ def _track(  # type: ignore[no-untyped-def]
             if with_secondaries:
                 n_made = _knock_on(rng, made_i, made_f, n_made, i, p, energy, m, direction, x0, x, y, z)
                 hadron = species in (PION, KAON, PROTON)
-                if hadron and rng.random() < interactions_per_x0 * x0:
+                if hadron and rng.random() < interactions_per_x0 * (x0 + in_foil):
                     n_made = _interact(rng, made_i, made_f, n_made, i, p, direction, tx, ty, x, y, z)
                     return n_hits, n_made, n_modules
             theta = _highland(p, beta2, x0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from egretta.jobs.simulation import config
@@ -10,9 +12,11 @@ from egretta.jobs.simulation.decays import decay_beauty, decay_charm, decay_stra
 from egretta.jobs.simulation.particles import (
     BEAUTY,
     CHARM,
+    ELECTRON,
     K_SHORT,
     LAMBDA,
     PHOTON,
+    PROTON,
     Float64,
     Int32,
     Particles,
@@ -23,7 +27,9 @@ _NEUTRAL = (PHOTON, K_SHORT, LAMBDA)
 
 def _eta_table() -> tuple[Float64, Float64]:
     eta = np.linspace(-config.ETA_MAX, config.ETA_MAX, 801)
-    density = 1.0 / (1.0 + np.exp((np.abs(eta) - config.ETA_EDGE) / config.ETA_EDGE_WIDTH))
+    density = (1.0 - config.ETA_SLOPE * np.abs(eta)) / (
+        1.0 + np.exp((np.abs(eta) - config.ETA_EDGE) / config.ETA_EDGE_WIDTH)
+    )
     cumulative = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
     return cumulative / cumulative[-1], eta
 
@@ -86,10 +92,13 @@ def _vertices(rng: np.random.Generator, event: Int32) -> Particles:
     )
 
 
-def _soft_particles(rng: np.random.Generator, vertex: Particles, charged_mean: Float64) -> Particles:
+def _soft_particles(
+    rng: np.random.Generator, vertex: Particles, charged_mean: Float64, baryons: float = 1.0
+) -> Particles:
     """Charged particles, photons and neutral strange hadrons of each vertex, before any decay."""
     species = np.array(list(config.YIELDS), dtype=np.int32)
     yields = np.array(list(config.YIELDS.values()))
+    yields[np.isin(species, (PROTON, LAMBDA))] *= baryons
     counts = rng.poisson(charged_mean[:, None] * yields)
     parent = np.repeat(np.arange(len(vertex), dtype=np.int32), counts.sum(axis=1))
     kind = np.repeat(np.tile(species, len(vertex)), counts.ravel())
@@ -130,17 +139,20 @@ def primary_particles(rng: np.random.Generator, n_events: int, preset: Preset, p
         signal = _vertices(rng, np.arange(n_events, dtype=np.int32))
         shape = 2.0 * preset.charged_shape
         soft = _soft_particles(
-            rng, signal, preset.signal_charged_mean * rng.gamma(shape, 1.0 / shape, n_events)
+            rng,
+            signal,
+            preset.signal_charged_mean * rng.gamma(shape, 1.0 / shape, n_events),
+            preset.baryons,
         )
         parts.append(soft)
         pairs = _heavy_pairs(rng, signal, np.ones(n_events, dtype=np.int32), BEAUTY, forward=True)
         parts += decay_beauty(rng, pairs, n_signal=n_events)
-    parts.append(_soft_particles(rng, vertex, mean))
+    parts.append(_soft_particles(rng, vertex, mean, preset.baryons))
     charm = rng.poisson(preset.charm_pairs * activity).astype(np.int32)
     parts.append(decay_charm(rng, _heavy_pairs(rng, vertex, charm, CHARM)))
     beauty = rng.poisson(preset.beauty_pairs * activity).astype(np.int32)
     parts += decay_beauty(rng, _heavy_pairs(rng, vertex, beauty, BEAUTY), n_signal=0)
-    parts.append(_beam_gas(rng, n_events))
+    parts += [_beam_gas(rng, n_events), _downstream_secondaries(rng, n_events)]
     made = Particles.concatenate(parts)
     strange = np.isin(made.species, (K_SHORT, LAMBDA))
     made = Particles.concatenate([made.take(~strange), decay_strange(rng, made.take(strange))])
@@ -162,28 +174,27 @@ def _beam_gas(rng: np.random.Generator, n_events: int) -> Particles:
     )
     vertex = _vertices(rng, event)
     z = rng.uniform(-config.BEAM_GAS_Z_MM, config.BEAM_GAS_Z_MM, len(event))
-    spread = Particles(
-        vertex.event,
-        vertex.species,
-        vertex.charge,
-        vertex.px,
-        vertex.py,
-        vertex.pz,
-        vertex.x,
-        vertex.y,
-        z,
-        vertex.flags,
-    )
-    made = _soft_particles(rng, spread, np.full(len(event), config.BEAM_GAS_CHARGED_MEAN))
+    made = _soft_particles(rng, replace(vertex, z=z), np.full(len(event), config.BEAM_GAS_CHARGED_MEAN))
+    return replace(made, pz=np.abs(made.pz))
+
+
+def _downstream_secondaries(rng: np.random.Generator, n_events: int) -> Particles:
+    """Soft electrons in all directions from the foil's end: most cross one or two modules."""
+    event = np.repeat(np.arange(n_events, dtype=np.int32), rng.poisson(config.DOWNSTREAM_RATE, n_events))
+    n = len(event)
+    p = config.DOWNSTREAM_P_MEV * rng.standard_exponential(n)
+    cosine, phi = rng.uniform(-1.0, 1.0, n), rng.uniform(-np.pi, np.pi, n)
+    radius, where = rng.uniform(*config.DOWNSTREAM_R_MM, n), rng.uniform(-np.pi, np.pi, n)
+    transverse = p * np.sqrt(1.0 - cosine**2)
     return Particles(
-        made.event,
-        made.species,
-        made.charge,
-        made.px,
-        made.py,
-        np.abs(made.pz),
-        made.x,
-        made.y,
-        made.z,
-        made.flags,
+        event=event,
+        species=np.full(n, ELECTRON, dtype=np.int32),
+        charge=np.where(rng.random(n) < 0.5, 1, -1).astype(np.int32),
+        px=transverse * np.cos(phi),
+        py=transverse * np.sin(phi),
+        pz=p * cosine,
+        x=radius * np.cos(where),
+        y=radius * np.sin(where),
+        z=rng.uniform(*config.DOWNSTREAM_Z_MM, n),
+        flags=np.zeros(n, dtype=np.int32),
     )
