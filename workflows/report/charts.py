@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360.0, 220.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 10.0, 38.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 10.0, 38.0
 N_COLOURS = 10
 _MAX_BARS = 75
 

@@ -142,9 +142,9 @@ def sentence_of(status: Status) -> str:
     if status.running:
         return f"A runner is at work: {kept}, {waiting:,} units wait or run."
     if status.flawless and totals.quarantined:
-        return f"Done: {kept}, and {totals.quarantined:,} that could not be are quarantined and named below."
+        return f"{kept}; the other {totals.quarantined:,} are quarantined and named below."
     if status.flawless:
-        return f"Done: all {totals.expected:,} events are processed, each once."
+        return f"All {totals.expected:,} events are processed, each once."
     if status.finished:
         return f"Nothing is left to run, but {lost:,} units failed or are quarantined: {kept}."
     return f"Not finished: {kept}, {waiting:,} units wait. `egretta run` continues."

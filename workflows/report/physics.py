@@ -38,7 +38,7 @@ def range_tables(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
                 rows.append(
                     (
                         TITLES[category],
-                        f"{row.get('particles', 0):,}".replace(",", "\u202f"),
+                        f"{row.get('particles', 0):,}",
                         percent(row.get("efficiency"), row.get("efficiency_uncertainty")),
                         *(
                             percent(row.get(key))
@@ -49,7 +49,7 @@ def range_tables(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         tables.append(
             {
                 "title": RANGE_TITLES[name],
-                "tracks": f"{found.get('tracks', 0):,}".replace(",", "\u202f"),
+                "tracks": f"{found.get('tracks', 0):,}",
                 "ghosts": percent(found.get("ghost_rate"), found.get("ghost_rate_uncertainty")),
                 "clones": percent(found.get("clone_rate"), found.get("clone_rate_uncertainty")),
                 "rows": rows,
@@ -65,10 +65,10 @@ def _points(name: str, curve: Mapping[str, Any], colour: int) -> Points:
 
 
 def _lowest(points: list[Points], totals: list[Any]) -> float:
-    """Where an axis of efficiency begins: below every point that counts at least a few particles."""
+    """Where an axis of efficiency begins: below every point, and the bar of those with enough particles."""
     lowest = 1.0
     for series, total in zip(points, totals, strict=True):
-        low = np.where(np.asarray(total) >= _FEW, series.low, 1.0)
+        low = np.where(np.asarray(total) >= _FEW, series.low, series.value)
         lowest = min(lowest, float(np.nanmin(low, initial=1.0)))
     return max(0.0, floor((lowest - 0.02) * 10) / 10)
 
@@ -92,7 +92,7 @@ def curve_charts(curves: Mapping[str, Any]) -> list[tuple[str, Markup, list[tupl
             y_range=(low, 1.0 + 0.04 * (1.0 - low)),
             log=axis.log,
         )
-        cut = "" if variable == "eta" else ", 2 < η < 5"
+        cut = "" if variable == "eta" else ", 2\u00a0<\u00a0η\u00a0<\u00a05"
         key = [(series.name, series.colour) for series in points]
         drawn.append((f"Efficiency against {axis.label[0].lower()}{axis.label[1:]}{cut}", chart, key))
     for variable, axis in VARIABLES.items():
@@ -100,7 +100,8 @@ def curve_charts(curves: Mapping[str, Any]) -> list[tuple[str, Markup, list[tupl
         if curve is None:
             continue
         ghosts = _points("ghosts", curve, _GHOST_COLOUR)
-        top = float(np.nanmax(np.where(np.array(curve["total"]) >= _FEW, ghosts.high, 0.0), initial=0.01))
+        well_known = np.where(np.array(curve["total"]) >= _FEW, ghosts.high, ghosts.value)
+        top = float(np.nanmax(well_known, initial=0.01))
         chart = fractions(
             curve["edges"],
             [ghosts],

@@ -24,6 +24,7 @@ from egretta.workflows.summary import Trouble
 _TROUBLES_SHOWN = 20
 _TEXT_SHOWN = 300
 _STANDING = {"pending": "to be tried again", "running": "being tried again"}
+_STAGE_ORDER = ("start", "read", "decode", "embed", "knn", "pair", "gnn", "wcc", "peel", "write")
 # Colours of what became of events: good, mild, bad, none yet.
 _EVENT_COLOURS = {"processed": 2, "quarantined": 6, "failed": 4, "pending": 5}
 
@@ -94,10 +95,10 @@ def _trouble(trouble: Trouble) -> dict[str, Any]:
 
 
 def _stages(data: ReportData) -> dict[str, Any]:
-    """The stages in the order in which the jobs ran them, and what of the wall time is in none of them."""
+    """The stages in the order of an event's way, and what of the wall time is in none of them."""
     if data.events.processed == 0 or not data.stage_seconds:
         return {"stages": [], "stage_bar": "", "ms_per_event": ""}
-    named = dict(data.stage_seconds)
+    named = dict(sorted(data.stage_seconds.items(), key=lambda item: _place(item[0])))
     total = max(data.wall_s, sum(named.values()))
     rest = total - sum(named.values())
     if rest > 0.005 * total:
@@ -122,6 +123,13 @@ def _stages(data: ReportData) -> dict[str, Any]:
         "stage_bar": charts.stacked_bar(parts, label="Time per event by stage"),
         "ms_per_event": f"{_milliseconds(total * per_event)} ms",
     }
+
+
+def _place(stage: str) -> tuple[int, str]:
+    """Where a stage comes on an event's way; those of other pipelines before the writing, by name."""
+    if stage in _STAGE_ORDER:
+        return 2 * _STAGE_ORDER.index(stage), ""
+    return 2 * _STAGE_ORDER.index("write") - 1, stage
 
 
 def _quantile_ms(stage: str, counts: list[float], fraction: float) -> str:
@@ -154,7 +162,7 @@ def _charts(data: ReportData) -> list[Chart]:
 def _facts(data: ReportData) -> list[tuple[str, str]]:
     facts = [
         ("Pipeline", data.pipeline),
-        ("Configuration", data.config_hash),
+        ("Configuration hash", data.config_hash),
         ("Egretta version of the jobs", ", ".join(data.versions) or "-"),
         ("First job began", _moment(data.first_start)),
         ("Last job ended", _moment(data.last_end)),
@@ -175,7 +183,7 @@ def _in_words(counts: Mapping[str, int]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value:,.0f}"
 
 
 def _milliseconds(value: float) -> str:
