@@ -8,7 +8,10 @@ pixels' centres in the sensor's local frame, kept unrounded for the position; re
 quarters (version 2: eighths, and no off-centre bits).
 
 Each event is decoded into a small scratch that stays in the CPU's cache, and written out once in order of
-module. A hit costs a word (4 bytes) read and 20 bytes written: that traffic is the floor.
+module. A hit costs a word (4 bytes) read and 20 bytes written: that traffic is the floor, 3 ns a hit at
+8 GB/s. Measured on one core with 500 real minimum-bias events (2065 hits each): retina 30,000 events/s or
+16 ns a hit, super-pixels 7,800 events/s or 63 ns a cluster (its branches on random pixels are not
+predictable).
 """
 
 from __future__ import annotations
@@ -59,8 +62,8 @@ def decode_banks(
     ``auto`` takes an event's retina banks if it has any, else its super-pixels. Other banks are passed over.
     An event with a bad bank gets no hits and a code in the report; the others are not touched by it.
 
-    The words' flag "no neighbour" (bit 31 of a super-pixel) is not trusted: looking up eight neighbours in
-    a grid that fits the cache costs less than a wrong cluster would.
+    The words' flag "no neighbour" (bit 31 of a super-pixel) is not used: to look at the eight neighbours in
+    a grid that fits the cache costs a tenth of the time, and a flag that lies would split a cluster.
     """
     wanted = {"auto": 0, "retina": VP_RETINA_CLUSTER, "superpixel": VP_SUPERPIXEL}[source]
     _check_offsets(batch)

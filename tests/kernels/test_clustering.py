@@ -19,17 +19,16 @@ GEOMETRY = VeloGeometry.nominal()
 def reference(pixels, sensor):
     """LHCbIDs and positions of the 8-connected groups of a map bool[768, 256], sorted by ID and position."""
     labels, n = ndimage.label(pixels, structure=np.ones((3, 3)))
-    found = []
-    for label in range(1, n + 1):
-        column, row = np.nonzero(labels == label)
-        whole = (column.sum() // len(column), row.sum() // len(row))
-        off = [
-            int(4 * (mean - part) >= 1) for mean, part in zip((column.mean(), row.mean()), whole, strict=True)
-        ]
-        local = GEOMETRY.local_x[column].astype(np.float64).mean(), (row.mean() + 0.5) * PITCH_MM
-        point = local_to_point([sensor], [local[0]], [local[1]], GEOMETRY)[0]
-        found.append((int(velo_lhcb_id(sensor, *whole, *off)), *point))
-    return sorted(found)
+    column, row = np.nonzero(pixels)
+    label = labels[column, row] - 1
+    size = np.bincount(label, minlength=n)
+    local_x = GEOMETRY.local_x[column].astype(np.float64)
+    sums = [np.bincount(label, values, minlength=n) for values in (column, row, local_x)]
+    whole = [(sums[axis] // size).astype(np.int64) for axis in (0, 1)]
+    off = [4 * (sums[axis] - whole[axis] * size) >= size for axis in (0, 1)]
+    sensors = np.full(n, sensor)
+    points = local_to_point(sensors, sums[2] / size, (sums[1] / size + 0.5) * PITCH_MM, GEOMETRY)
+    return sorted(zip(velo_lhcb_id(sensors, *whole, *off).tolist(), *points.T, strict=True))
 
 
 def decoded(pixels, sensor, version=2):

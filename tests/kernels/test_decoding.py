@@ -127,6 +127,15 @@ def test_events_of_one_and_of_very_many_hits_decode(n):
     assert np.all(np.diff(hits.module) >= 0)
 
 
+def test_a_no_neighbour_flag_that_lies_does_not_split_a_cluster():
+    # the pixels at (1, 3) and (2, 4) touch across the corner of their super-pixels
+    words = [superpixel(0, 0, 1 << 7), superpixel(1, 1, 1 << 0)]
+    told = [word | 1 << 31 for word in words]
+    hits = [decode_banks(batch_of([(VP_SUPERPIXEL, 2, 20, [2, *w])]), GEOMETRY)[0] for w in (words, told)]
+    assert hits[0].n_hits == 1
+    assert hits[1].lhcb_id.tolist() == hits[0].lhcb_id.tolist()
+
+
 def test_the_same_superpixel_twice_is_the_union_of_its_pixels():
     one = (VP_SUPERPIXEL, 2, 20, [1, superpixel(5, 6, 0b11)])
     two = (VP_SUPERPIXEL, 2, 20, [3, superpixel(5, 6, 0b01), superpixel(5, 6, 0b10), superpixel(7, 7, 0)])

@@ -1,5 +1,7 @@
 """Hits and raw banks come out of TTrees and RNTuples as they were written, batch by batch."""
 
+import tracemalloc
+
 import awkward as ak
 import numpy as np
 import pytest
@@ -248,3 +250,20 @@ def test_chunks_join_small_pieces_and_keep_large_ones():
     assert list(plan_chunks(boundaries, 0, 31, 4)) == [(0, 4), (4, 8), (8, 30), (30, 31)]
     assert list(plan_chunks(boundaries, 3, 9, 4)) == [(3, 8), (8, 9)]
     assert list(plan_chunks(boundaries, 10, 12, 4)) == [(10, 12)]
+
+
+@pytest.mark.parametrize("writer", ["TTree", "RNTuple"])
+def test_memory_does_not_grow_with_the_file(tmp_path, writer):
+    peaks = []
+    write = {"TTree": write_ttree, "RNTuple": write_rntuple}[writer]
+    for n_events in (40, 400):
+        path = str(tmp_path / f"{n_events}.root")
+        pieces = {"per_basket": 20} if writer == "TTree" else {"per_cluster": 20}
+        write(path, hit_columns([1000] * n_events), **pieces)
+        tracemalloc.start()
+        with open_source(path) as source:
+            for batch in source.batches(0, n_events, 10):
+                assert batch.n_hits == 10_000
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
