@@ -128,12 +128,15 @@ def read_jagged(
     if np.issubdtype(dtype, np.integer) and values.dtype != np.dtype(dtype) and values.size:
         limits = np.iinfo(np.dtype(dtype))
         low, high = values.min(), values.max()
-        if low < limits.min or high > limits.max:
+        # the other way about, a NaN among floating-point numbers would pass
+        if not (low >= limits.min and high <= limits.max):
             raise CorruptInputError(
                 f"{columns.path}: {name} of {columns.tree}, entries [{start}, {stop}), "
                 f"holds {low} to {high}, outside of {np.dtype(dtype).name}"
             )
-    return offsets, np.ascontiguousarray(values, dtype=dtype)
+    # a double beyond float32 becomes infinite, which the check of hits finds
+    with np.errstate(over="ignore"):
+        return offsets, np.ascontiguousarray(values, dtype=dtype)
 
 
 def _read(columns: Columns, name: str, start: int, stop: int) -> Any:

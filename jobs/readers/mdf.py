@@ -56,7 +56,10 @@ def _open(path: str) -> tuple[Any, int]:
 
 
 class MdfSource(Source):
-    """All banks of an MDF's events. ``uuid`` is a hash of the file's size and of all event headers."""
+    """All banks of an MDF's events. ``uuid`` is a hash of the file's size and of all event headers.
+
+    The format has no index: opening reads 20 bytes an event, over a network one request each.
+    """
 
     kind = "banks"
     format = "MDF"

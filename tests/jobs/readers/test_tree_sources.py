@@ -10,6 +10,7 @@ import uproot
 from egretta.jobs.readers import open_source
 from egretta.jobs.readers.columns import TTreeColumns, plan_chunks
 from egretta.kernels.batches import BankBatch, HitBatch
+from egretta.kernels.checks import HitStatus, check_hits
 from egretta.kernels.encoding import encode_retina
 from egretta.kernels.errors import CorruptInputError, MissingInputError, UsageError
 
@@ -221,6 +222,46 @@ def test_numbers_too_large_for_their_column_are_refused(tmp_path):
         pytest.raises(CorruptInputError, match="outside of int32"),
     ):
         list(source.batches(0, 10, 3))
+
+
+def test_nan_modules_are_refused_and_doubles_beyond_float32_are_infinite(tmp_path):
+    hits = hit_columns()
+    hits["x"] = hits["x"] + 1e300
+    write_ttree(tmp_path / "hits.root", hits)
+    with open_source(str(tmp_path / "hits.root")) as source:
+        [batch] = source.batches(0, 10, 10)
+    assert np.all(np.isinf(batch.x))
+    assert set(check_hits(batch).code.tolist()) == {HitStatus.OK, HitStatus.NOT_FINITE}
+    hits["module"] = ak.where(hits["module"] > 40, np.nan, hits["module"])
+    write_ttree(tmp_path / "nan.root", hits)
+    with open_source(str(tmp_path / "nan.root")) as source, pytest.raises(CorruptInputError, match="nan"):
+        list(source.batches(0, 10, 10))
+
+
+def test_an_rntuple_of_no_entries_is_no_error(tmp_path):
+    with uproot.recreate(tmp_path / "empty.root") as file:
+        file.mkrntuple("Velo", {f"hit_{key}": values[:0] for key, values in hit_columns().items()})
+    with open_source(str(tmp_path / "empty.root")) as source:
+        assert source.n_entries == 0
+        assert list(source.batches(0, 0, 10)) == []
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("name", "n_entries", "form", "mean"),
+    [
+        ("bsphiphi_valid", 150, "TTree", 2381),
+        ("minbias_valid", 150, "TTree", 1964),
+        ("upgrade2_stress", 40, "RNTuple", 12968),
+    ],
+)
+def test_the_experiments_files_are_read_and_good(shared_data, name, n_entries, form, mean):
+    with open_source(str(shared_data / "velo" / f"{name}.root")) as source:
+        assert (source.n_entries, source.format, source.kind) == (n_entries, form, "hits")
+        batches = list(source.batches(0, n_entries, 64))
+    assert not any(check_hits(batch).code.any() for batch in batches)
+    counts = np.concatenate([np.diff(batch.offsets) for batch in batches])
+    assert counts.mean() == pytest.approx(mean, rel=0.1)
 
 
 @pytest.mark.parametrize(("start", "stop", "size"), [(-1, 3, 1), (0, 11, 1), (5, 4, 1), (0, 3, 0)])
