@@ -6,7 +6,10 @@ import sys
 import types
 from pathlib import Path
 
+import awkward as ak
+import numpy as np
 import pytest
+import uproot
 
 from egretta.jobs.failures import EXIT_CODES, EXIT_USAGE
 from egretta.jobs.manifest import Manifest
@@ -72,14 +75,19 @@ def test_the_exit_codes_of_a_job_are_documented():
 
 def test_the_pipeline_of_the_documentation_runs(tmp_path, monkeypatch):
     from egretta.jobs.job import run_unit
-    from egretta.jobs.simulation.writing import simulate_velo
 
     code = re.search(r"```python\n# mine\.py\n(.*?)```", (DOCS / "developing.md").read_text(), re.DOTALL)
     assert code
     module = types.ModuleType("documented_pipeline")
     exec(compile(code[1], "developing.md", "exec"), module.__dict__)
     monkeypatch.setitem(sys.modules, "documented_pipeline", module)
-    simulate_velo(tmp_path / "events.root", 5)
+    hits = ak.Array([[1.0, 2.0], [], [3.0], [4.0], [5.0]])
+    with uproot.recreate(tmp_path / "events.root") as file:
+        file["Velo"] = {
+            "event": np.arange(5),
+            **{f"hit_{axis}": ak.values_astype(hits, np.float32) for axis in "xyz"},
+            "hit_module": ak.values_astype(hits, np.int32),
+        }
     unit = Unit(
         unit_id="u1",
         attempt=1,
@@ -96,4 +104,4 @@ def test_the_pipeline_of_the_documentation_runs(tmp_path, monkeypatch):
     )
     assert run_unit(unit).events_processed == 5
     none = dataclasses.replace(unit, attempt=2, pipeline_options={"pipeline": {"most_hits": 0}})
-    assert len(run_unit(none).quarantined) == 5
+    assert len(run_unit(none).quarantined) == 4
