@@ -1,13 +1,14 @@
-"""Compare simulated VELO events with LHCb's: ``python benchmarks/simulation_vs_data.py FILE.root --preset P``.
+"""Compare simulated VELO events with LHCb's: ``python benchmarks/simulation_vs_data.py FILE.root``.
 
-FILE holds a tree ``Velo`` with hits and truth; several may be given. The simulated events are made on the
-spot. The table shows what the generator's constants (jobs/simulation/config.py) are calibrated to.
+FILE holds a tree ``Velo`` with hits and truth; several may be given. Simulated events of the
+preset are made on the spot. The table shows what the generator's constants (jobs/simulation/config.py) are calibrated to.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,16 +142,16 @@ def describe(events: Events) -> dict[str, float]:
     of_electron = np.repeat(electron, events.hits_per_particle)
     out["shared among electrons' hits, %"] = 100 * np.mean(owners[events.hit[of_electron]] > 1)
     radius = np.hypot(events.x, events.y)
-    for low, high in zip(RADII_MM, RADII_MM[1:], strict=False):
+    for low, high in pairwise(RADII_MM):
         ring = (radius >= low) & (radius < high)
         out[f"hits with r in {low:.0f}-{high:.0f} mm, %"] = 100 * np.mean(ring)
         out[f"unassigned hits with r in {low:.0f}-{high:.0f} mm, %"] = 100 * np.mean(ring[owners == 0])
-    for low, high in zip(MODULES, MODULES[1:], strict=False):
+    for low, high in pairwise(MODULES):
         part = (events.module >= low) & (events.module < high)
         out[f"hits/module, modules {low}-{high - 1}"] = part.sum() / n / (high - low)
         out[f"unassigned in modules {low}-{high - 1}, %"] = 100 * np.mean(owners[part] == 0)
     residual = line_residuals_um(events)
-    for low, high in zip(MOMENTA_GEV, MOMENTA_GEV[1:], strict=False):
+    for low, high in pairwise(MOMENTA_GEV):
         chosen = ~electron & (events.p >= 1e3 * low) & (events.p < 1e3 * high)
         out[f"line residual, um, p {low:g}-{high:g} GeV"] = np.nanmedian(residual[chosen])
     return out

@@ -95,8 +95,8 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "minbias": Preset("minbias", 4.5, 89.5, 2.2, False, 0.0, 0.25, 0.02, 1.0),
-        "bsphiphi": Preset("bsphiphi", 3.6, 88.5, 2.2, True, 154.0, 0.25, 0.02, 0.8),
+        "minbias": Preset("minbias", 4.5, 90.5, 2.2, False, 0.0, 0.25, 0.02, 1.0),
+        "bsphiphi": Preset("bsphiphi", 3.6, 89.5, 2.2, True, 154.0, 0.25, 0.02, 0.8),
     }
 )
 

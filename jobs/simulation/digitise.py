@@ -97,6 +97,9 @@ def _light(
         if ty[i] < 0.0:
             dv = -dv
         steps = 2 + int(8.0 * max(abs(du), abs(dv)))
+        if int(u - du) == int(u + du) and int(v - dv) == int(v + dv) and u > 1.0 and v > 1.0:
+            # most crossings stay in one pixel
+            steps = 1
         last = np.int64(-1)
         for k in range(steps + 1):
             at = 2.0 * k / steps - 1.0

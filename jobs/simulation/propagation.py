@@ -62,12 +62,18 @@ _PRODUCTS_MAX = 15
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """Sensor planes in ascending z: ``z`` float64[104], ``sensor`` int32[104, 2], the two sensors of each;
-    ``module`` int32[104]; ``rotation`` float64[208, 3, 3] and ``translation`` float64[208, 3]."""
+    """Sensor planes in ascending z.
+
+    ``z`` float64[104]; ``module`` int32[104]; ``sensor`` int32[104, 2], the two sensors of each. In axes
+    turned by 45 degrees, a = (x + y) / sqrt(2) and b = (y - x) / sqrt(2), sensors are upright rectangles:
+    ``bounds`` float64[104, 2, 4], their lowest and highest a, lowest and highest b. ``rotation`` float64[208, 3, 3] and
+    ``translation`` float64[208, 3] are the geometry's.
+    """
 
     z: Float64
     sensor: Int32
     module: Int32
+    bounds: Float64
     rotation: Float64
     translation: Float64
 
@@ -80,13 +86,24 @@ class Planes:
         sensors = np.arange(N_SENSORS, dtype=np.int32).reshape(-1, SENSORS_PER_MODULE)
         pairs = np.concatenate((sensors[:, [0, 3]], sensors[:, [1, 2]]))
         pairs = pairs[np.argsort(z[pairs[:, 0]], kind="stable")]
+        rotation = geometry.rotation.astype(np.float64)
+        translation = geometry.translation.astype(np.float64)
+        far_corner = rotation[:, :, 0] * SENSOR_X_MM + rotation[:, :, 1] * SENSOR_Y_MM + translation
+        corners = np.stack((translation, far_corner))
+        a, b = _turn(corners[..., 0], corners[..., 1])
+        bounds = np.stack((a.min(0), a.max(0), b.min(0), b.max(0)), axis=-1)
         return Planes(
             z[pairs[:, 0]],
             pairs,
             (pairs[:, 0] // SENSORS_PER_MODULE).astype(np.int32),
-            geometry.rotation.astype(np.float64),
-            geometry.translation.astype(np.float64),
+            bounds[pairs],
+            rotation,
+            translation,
         )
+
+
+def _turn(x: Float64, y: Float64) -> tuple[Float64, Float64]:
+    return (x + y) / np.sqrt(2.0), (y - x) / np.sqrt(2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +168,7 @@ def _convert(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  #
     share = rng.random()
     for half in range(2):
         pe = p * (share if half == 0 else 1.0 - share) + 1e-3
-        theta = min(1.0, _ELECTRON_MASS_MEV / pe * (0.8 + 2.2 * rng.standard_exponential()))
+        theta = min(1.0, _ELECTRON_MASS_MEV / pe * (0.9 + 2.6 * rng.standard_exponential()))
         at = _make(
             made_i, made_f, at, parent, ELECTRON, 1 - 2 * half, pe, direction, np.cos(theta),
             phi + np.pi * half, x + tx * depth, y + ty * depth, z + depth,
@@ -210,13 +227,13 @@ def _interact(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  
 
 
 @njit(cache=True, nogil=True)
-def _highland(p: float, beta2: float, x0: float) -> float:
+def _highland(p, beta2, x0):  # type: ignore[no-untyped-def]
     """Width of the projected scattering angle."""
     return 13.6 / (p * np.sqrt(beta2)) * np.sqrt(x0) * (1.0 + 0.038 * np.log(x0 / beta2))
 
 
 @njit(cache=True, nogil=True)
-def _foil_path(path: float) -> float:
+def _foil_path(path):  # type: ignore[no-untyped-def]
     """Length in the foil before the first sensor, in thicknesses, of a track of slope sqrt(path^2 - 1).
 
     Partly a wall across the beam, partly one along it, which forward tracks cross at a grazing angle.
@@ -227,7 +244,7 @@ def _foil_path(path: float) -> float:
 @njit(cache=True, nogil=True)
 def _track(  # type: ignore[no-untyped-def]
     rng, i, species, charge, m, px, py, pz, x, y, z,
-    plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+    plane_z, plane_sensor, plane_module, bounds, rotation, translation, with_secondaries,
     sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
     hit_i, hit_f, n_hits, made_i, made_f, n_made,
 ):  # fmt: skip
@@ -253,7 +270,12 @@ def _track(  # type: ignore[no-untyped-def]
         r2 = xn * xn + yn * yn
         if r2 > OUTER_RADIUS_MM**2 and (xn * tx + yn * ty) * step > 0:
             break
+        a, b = (xn + yn) * np.sqrt(0.5), (yn - xn) * np.sqrt(0.5)
         for which in range(2):
+            if not (bounds[plane, which, 0] < a < bounds[plane, which, 1]):
+                continue
+            if not (bounds[plane, which, 2] < b < bounds[plane, which, 3]):
+                continue
             sensor = plane_sensor[plane, which]
             rx, ry = xn - translation[sensor, 0], yn - translation[sensor, 1]
             lx = rotation[sensor, 0, 0] * rx + rotation[sensor, 1, 0] * ry
@@ -321,7 +343,7 @@ def _track(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _propagate(  # type: ignore[no-untyped-def]
     rng, species, charge, mass, momentum, origin,
-    plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+    plane_z, plane_sensor, plane_module, bounds, rotation, translation, with_secondaries,
     sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
 ):  # fmt: skip
     n = len(species)
@@ -338,7 +360,7 @@ def _propagate(  # type: ignore[no-untyped-def]
         n_hits, n_made, n_modules[i] = _track(
             rng, i, species[i], charge[i], mass[i], momentum[i, 0], momentum[i, 1], momentum[i, 2],
             origin[i, 0], origin[i, 1], origin[i, 2],
-            plane_z, plane_sensor, plane_module, rotation, translation, with_secondaries,
+            plane_z, plane_sensor, plane_module, bounds, rotation, translation, with_secondaries,
             sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
             hit_i, hit_f, n_hits, made_i, made_f, n_made,
         )  # fmt: skip
@@ -364,6 +386,7 @@ def propagate(
         planes.z,
         planes.sensor,
         planes.module,
+        planes.bounds,
         planes.rotation,
         planes.translation,
         with_secondaries,
@@ -373,14 +396,21 @@ def propagate(
         config.INTERACTIONS_PER_X0,
         config.HIT_EFFICIENCY,
     )
-    columns = [np.ascontiguousarray(hit_f[:, k]) for k in range(4)]
-    crossings = Crossings(hit_i[:, 0].copy(), hit_i[:, 1].copy(), *columns, n_modules)
+    hit_columns = np.ascontiguousarray(hit_f.T)
+    x, y, tx, ty = hit_columns
+    crossings = Crossings(hit_i[:, 0].copy(), hit_i[:, 1].copy(), x, y, tx, ty, n_modules)
     parent = made_i[:, 0]
+    px, py, pz, vx, vy, vz = np.ascontiguousarray(made_f.T)
     made = Particles(
         particles.event[parent],
         made_i[:, 1].copy(),
         made_i[:, 2].copy(),
-        *(np.ascontiguousarray(made_f[:, k]) for k in range(6)),
+        px,
+        py,
+        pz,
+        vx,
+        vy,
+        vz,
         np.zeros(len(parent), dtype=np.int32),
     )
     return crossings, made

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +197,7 @@ T = TypeVar("T", HitBatch, SimulatedTruth, Pixels)
 
 
 def _concatenated(kind: type[T], parts: list[T]) -> T:
-    joined = {}
+    joined: dict[str, Any] = {}
     for field in fields(kind):
         arrays = [getattr(part, field.name) for part in parts]
         join = _joined_offsets if field.name.endswith("offsets") else np.concatenate

@@ -125,7 +125,7 @@ def primary_particles(rng: np.random.Generator, n_events: int, preset: Preset, p
     their daughters start at the decay's place and carry its flag.
     """
     if preset.signal:
-        interactions = rng.poisson(pile_up, n_events)
+        interactions = rng.poisson(pile_up, n_events).astype(np.int32)
     else:
         # an event without an interaction is not recorded
         at_least_one = rng.uniform(np.exp(-pile_up), 1.0, n_events)

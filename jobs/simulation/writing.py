@@ -20,8 +20,7 @@ from egretta.jobs.simulation.velo import (
     check_request,
     concatenate,
     find_preset,
-    first_events,
-    generate_block,
+    generate_blocks,
 )
 from egretta.kernels.batches import BankBatch
 from egretta.kernels.encoding import encode_retina, encode_superpixel
@@ -122,10 +121,11 @@ def simulated_banks(batch: SimulatedBatch) -> tuple[BankBatch, BankBatch]:
     hits, pixels = batch.hits, batch.pixels
     sensor, column, row = split_lhcb_id(hits.lhcb_id)
     fx, fy = (batch.column_quarters & 3) / 4, (batch.row_quarters & 3) / 4
-    numbers = {"entry": hits.entry, "event": hits.event}
+    entry, event = hits.entry, hits.event
+    places = pixels.sensor, pixels.column, pixels.row
     return (
-        encode_superpixel(batch.pixel_offsets, pixels.sensor, pixels.column, pixels.row, **numbers),
-        encode_retina(hits.offsets, sensor, column, row, fx, fy, **numbers),
+        encode_superpixel(batch.pixel_offsets, *places, entry=entry, event=event),
+        encode_retina(hits.offsets, sensor, column, row, fx, fy, entry=entry, event=event),
     )
 
 
@@ -166,26 +166,40 @@ def banks_columns(batch: SimulatedBatch) -> dict[str, Any]:
     }
 
 
-_TREES: dict[str, tuple[str, dict[str, str], Callable[[SimulatedBatch], dict[str, Any]]]] = {
-    "banks": (BANKS_TREE, _RAW_BRANCHES, banks_columns),
-    "hits": (HITS_TREE, _VELO_BRANCHES, hits_columns),
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    name: str
+    branches: dict[str, str]
+    columns: Callable[[SimulatedBatch], dict[str, Any]]
+
+
+_TREES: dict[str, _Tree] = {
+    "banks": _Tree(BANKS_TREE, _RAW_BRANCHES, banks_columns),
+    "hits": _Tree(HITS_TREE, _VELO_BRANCHES, hits_columns),
 }
 
 
-def _blocks(n_events: int, workers: int, make: Callable[[int], SimulatedBatch]) -> Iterator[SimulatedBatch]:
-    """Blocks in order, made by threads a little ahead of their use; the last one is cut."""
-    n_blocks = -(-n_events // BLOCK_EVENTS)
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Events made and laid out for their trees, ready to write."""
+
+    events: int
+    hits: int
+    particles: int
+    columns: list[dict[str, Any]]
+
+
+def _in_order(n: int, workers: int, make: Callable[[int], _Chunk]) -> Iterator[_Chunk]:
+    """``make(0)`` to ``make(n - 1)``, made by threads at most ``workers`` ahead of their use."""
     with ThreadPoolExecutor(workers, thread_name_prefix="simulate") as pool:
-        coming: deque[Future[SimulatedBatch]] = deque()
+        coming: deque[Future[_Chunk]] = deque()
         try:
-            for block in range(n_blocks + workers):
-                if block < n_blocks:
-                    coming.append(pool.submit(make, block))
-                if block >= workers and coming:
-                    done = block - workers
-                    batch = coming.popleft().result()
-                    left = n_events - done * BLOCK_EVENTS
-                    yield batch if left >= BLOCK_EVENTS else first_events(batch, left)
+            for chunk in range(n):
+                coming.append(pool.submit(make, chunk))
+                if len(coming) > workers:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
         finally:
             for future in coming:
                 future.cancel()
@@ -215,55 +229,49 @@ def simulate_velo(
 
     check_request(n_events, seed)
     find_preset(preset, pile_up)
-    unknown = [name for name in formats if name not in _TREES]
-    if unknown or not formats or workers < 1:
+    if not formats or workers < 1 or not set(formats) <= set(_TREES):
         raise UsageError(
             f"cannot simulate to {path}: formats {list(formats)}, {workers} workers",
             hint="give at least one of the formats banks and hits, and one worker or more",
         )
+    trees = [_TREES[form] for form in dict.fromkeys(formats)]
     started = perf_counter()
     events = hits = particles = 0
 
-    def make(block: int) -> SimulatedBatch:
-        return generate_block(block, seed=seed, preset=preset, pile_up=pile_up)
+    def make(chunk: int) -> _Chunk:
+        first = chunk * _BLOCKS_A_WRITE
+        wanted = min(n_events - first * BLOCK_EVENTS, _BLOCKS_A_WRITE * BLOCK_EVENTS)
+        blocks = generate_blocks(wanted, seed=seed, preset=preset, pile_up=pile_up, first_block=first)
+        batch = concatenate(list(blocks))
+        columns = [tree.columns(batch) for tree in trees]
+        return _Chunk(batch.n_events, batch.hits.n_hits, batch.truth.n_particles, columns)
 
     with AtomicFile(path, what="the simulated events") as target:
         try:
-            with uproot.recreate(target.stream, compression=uproot.LZ4(1)) as file:
-                trees = [
-                    (
-                        file.mktree(
-                            name,
-                            branches,
-                            counter_name=lambda counted: f"n{counted}",
-                            field_name=lambda outer, inner: f"{outer}_{inner}" if inner else outer,
-                        ),
-                        columns,
-                    )
-                    for name, branches, columns in (_TREES[form] for form in dict.fromkeys(formats))
+            with uproot.recreate(target.stream, compression=uproot.ZSTD(1)) as file:
+                written = [
+                    file.mktree(tree.name, tree.branches, counter_name=_counter_name, field_name=_field_name)
+                    for tree in trees
                 ]
-                for batch in _batched(_blocks(n_events, workers, make)):
-                    for tree, columns in trees:
-                        tree.extend(columns(batch))
-                    events += batch.n_events
-                    hits += batch.hits.n_hits
-                    particles += batch.truth.n_particles
+                for chunk in _in_order(-(-n_events // (_BLOCKS_A_WRITE * BLOCK_EVENTS)), workers, make):
+                    for tree, columns in zip(written, chunk.columns, strict=True):
+                        tree.extend(columns)
+                    events += chunk.events
+                    hits += chunk.hits
+                    particles += chunk.particles
                     if progress is not None:
                         progress(events)
         except OSError as error:
             raise target.explained(error) from error
         target.commit()
-    return SimulationSummary(
-        str(path), preset, seed, events, hits, particles, Path(path).stat().st_size, perf_counter() - started
-    )
+    seconds = perf_counter() - started
+    size = Path(path).stat().st_size
+    return SimulationSummary(str(path), preset, seed, events, hits, particles, size, seconds)
 
 
-def _batched(blocks: Iterator[SimulatedBatch]) -> Iterator[SimulatedBatch]:
-    waiting: list[SimulatedBatch] = []
-    for block in blocks:
-        waiting.append(block)
-        if len(waiting) == _BLOCKS_A_WRITE:
-            yield concatenate(waiting)
-            waiting = []
-    if waiting:
-        yield concatenate(waiting)
+def _counter_name(counted: str) -> str:
+    return f"n{counted}"
+
+
+def _field_name(outer: str, inner: str) -> str:
+    return f"{outer}_{inner}" if inner else outer
