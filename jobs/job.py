@@ -70,9 +70,9 @@ def attempt(unit: Unit, account: Account | None = None) -> int:
         except Exception as raised:
             error = classify(raised)
             if error is not raised and isinstance(error, CodeError):
-                traceback.print_exc()
+                _say(traceback.format_exc())
         _hold_signals()
-        print(f"egretta.jobs: unit {unit.unit_id}, attempt {unit.attempt}: {error}", file=sys.stderr)
+        _say(f"egretta.jobs: unit {unit.unit_id}, attempt {unit.attempt}: {error}")
         _write_failure(account, error)
         return exit_code(error)
 
@@ -253,7 +253,13 @@ def _write_failure(account: Account, error: EgrettaError) -> None:
     try:
         account.failed(error).write(account.unit.manifest_path)
     except EgrettaError as second:
-        print(f"egretta.jobs: and {second}", file=sys.stderr)
+        _say(f"egretta.jobs: and {second}")
+
+
+def _say(text: str) -> None:
+    # where the disk is full, the log is full too: the exit code must still tell why
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _hold_signals() -> None:
@@ -292,7 +298,7 @@ def _stoppable(account: Account) -> Iterator[MemoryWatch]:
 
     def end(used_mb: float) -> None:
         error = too_large(used_mb)
-        print(f"egretta.jobs: unit {unit.unit_id}, attempt {unit.attempt}: {error}", file=sys.stderr)
+        _say(f"egretta.jobs: unit {unit.unit_id}, attempt {unit.attempt}: {error}")
         _remove_temporaries(unit)
         _write_failure(account, error)
         os._exit(exit_code(error))

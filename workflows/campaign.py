@@ -18,7 +18,7 @@ from typing import Any
 
 from egretta.kernels.errors import EgrettaError, FailureClass, SpecError, UsageError
 from egretta.workflows.backends.local import LocalBackend
-from egretta.workflows.dataset import BadFile, Dataset, discover
+from egretta.workflows.dataset import BadFile, Dataset, discover, expand_path, inspect_all
 from egretta.workflows.layout import Layout
 from egretta.workflows.ledger import Ledger
 from egretta.workflows.lock import exclusive, is_held
@@ -47,13 +47,17 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run will do. ``expected_wall_s`` rests on ``events_per_s``, which the campaign file declares."""
+    """What a run will do. ``expected_wall_s`` rests on ``events_per_s``, which the campaign file declares.
+
+    ``changes`` says what differs from the campaign that was started here; with any, it cannot go on.
+    """
 
     campaign: str
     pipeline: str
     config_hash: str
     output_directory: str
     started: bool
+    changes: tuple[str, ...]
     files: tuple[PlannedFile, ...]
     bad_files: tuple[BadFile, ...]
     entries: int
@@ -147,6 +151,7 @@ class Campaign:
             config_hash=self.spec.config_hash,
             output_directory=str(self.layout.directory),
             started=self.started,
+            changes=self._changes(),
             files=tuple(
                 PlannedFile(file.path, file.tree, file.kind, file.entries, use, count)
                 for file, use, count in zip(dataset.files, used, units, strict=True)
@@ -175,7 +180,7 @@ class Campaign:
             if not self.started:
                 self._start(observe, skip_bad_files)
             with self.ledger() as ledger:
-                self._refuse_changes(ledger)
+                self._refuse_changes()
                 runner = Runner(self.spec, ledger, LocalBackend(self.spec.workers), observe, stop)
                 end, reason = runner.run()
                 return RunResult(end, reason, totals(ledger))
@@ -207,26 +212,67 @@ class Campaign:
         *,
         memory_mb: int | None = None,
         timeout_s: float | None = None,
-        damaged: bool = False,
     ) -> RetryResult:
         """Make failed and quarantined units pending again; ``run`` runs them.
 
-        ``memory_mb`` and ``timeout_s`` raise what they may take. ``damaged`` looks at the outputs of the done
-        units instead and makes those pending whose output is lost or damaged.
+        Narrowed to a failure class and to named units. ``memory_mb`` and ``timeout_s`` raise what they may
+        take.
         """
         with exclusive(self.layout.lock, "retry"), self.ledger() as ledger:
-            self._refuse_changes(ledger)
-            if not damaged:
-                return RetryResult(*ledger.reopen(failure_class, units, memory_mb, timeout_s))
+            self._refuse_changes()
+            return RetryResult(*ledger.reopen(failure_class, units, memory_mb, timeout_s))
+
+    def redo_damaged(self) -> RetryResult:
+        """Look at the outputs of all done units; make those pending whose output is lost or damaged."""
+        with exclusive(self.layout.lock, "retry"), self.ledger() as ledger:
+            self._refuse_changes()
             before = totals(ledger)
             found = damaged_units(ledger, self.layout)
             ledger.undo(found)
             return RetryResult(len(found), totals(ledger).remaining - before.remaining)
 
+    def admit_skipped(self) -> RetryResult:
+        """Look again at the input files that were left out; those that can be read now join the campaign."""
+        units = events = 0
+        with exclusive(self.layout.lock, "retry"), self.ledger() as ledger:
+            self._refuse_changes()
+            entries_per_unit = ledger.meta("entries_per_unit")
+            for row, path in ledger.skipped():
+                found = inspect_all(expand_path(path), self.spec.input.tree)
+                if found.bad_files:
+                    continue
+                entries = [file.entries for file in found.files]
+                most = self.spec.input.max_events
+                used = limit_entries(entries, None if most is None else most - totals(ledger).expected)
+                added = ledger.admit(
+                    row,
+                    [
+                        (file, use, split([use], entries_per_unit))
+                        for file, use in zip(found.files, used, strict=True)
+                    ],
+                )
+                units += added[0]
+                events += added[1]
+        return RetryResult(units, events)
+
+    def measure(self, events: int = 200) -> float:
+        """Events per second of one worker, measured by a job over the first events of the first file.
+
+        The job runs as every job does, in a temporary directory, once for one event first so that compiled
+        kernels are in their cache. Its start is not counted. Raises DataError or CodeError if it fails.
+        """
+        from egretta.workflows.probe import measure
+
+        dataset = discover(self.spec)
+        file = next((file for file in dataset.files if file.entries), None)
+        if file is None:
+            raise UsageError("there is no event to measure with", hint="egretta plan names the input files")
+        return measure(self.spec, file, min(events, file.entries))
+
     def merge(self, *, allow_missing: bool = False, parquet: bool | None = None) -> MergeResult:
         """Merge the outputs into ``tracks.root``; ``parquet`` None: as the campaign file says."""
         with exclusive(self.layout.lock, "merge"), self.ledger() as ledger:
-            self._refuse_changes(ledger)
+            self._refuse_changes()
             wanted = self.spec.output.parquet if parquet is None else parquet
             return merge(ledger, self.layout, allow_missing=allow_missing, parquet=wanted)
 
@@ -250,6 +296,7 @@ class Campaign:
             "spec_path": str(self.spec.path),
             "spec_text": self.spec.path.read_text(encoding="utf-8"),
             "started_at": time.time(),
+            "entries_per_unit": entries_per_unit,
         }
         parts = split(used, entries_per_unit)
         Ledger.create(self.layout.ledger, meta, dataset.files, used, parts, dataset.bad_files).close()
@@ -275,10 +322,16 @@ class Campaign:
         except EgrettaError as error:
             raise SpecError(f"{self.spec.path}: {error.message}", hint=error.hint) from error
 
-    def _refuse_changes(self, ledger: Ledger) -> None:
-        if ledger.meta("config_hash") == self.spec.config_hash:
+    def _changes(self) -> tuple[str, ...]:
+        if not self.started:
+            return ()
+        with self.ledger() as ledger:
+            return tuple(differences(ledger.meta("identity"), self.spec.identity()))
+
+    def _refuse_changes(self) -> None:
+        changes = self._changes()
+        if not changes:
             return
-        changes = differences(ledger.meta("identity"), self.spec.identity())
         raise SpecError(
             "\n    ".join(
                 [
@@ -297,7 +350,7 @@ class Campaign:
         if trouble.what == "event":
             return ""
         if trouble.what == "file":
-            return f"egretta plan {self.spec.path}"
+            return f"egretta retry {self.spec.path} --skipped-files"
         if trouble.failure_class == FailureClass.RESOURCE:
             return f"{command} --memory-mb {2 * self.spec.backend.memory_mb}"
         return command

@@ -106,28 +106,24 @@ def expand(spec: CampaignSpec) -> list[str | BadFile]:
     """The paths that the campaign names, globs expanded in sorted order; patterns without a match are bad."""
     paths: list[str | BadFile] = []
     for name in _names(spec):
-        if "://" in name:
-            paths.append(name)
-            continue
-        absolute = str(spec.resolve(name))
-        if _GLOB_CHARACTERS.isdisjoint(name) or Path(absolute).exists():
-            paths.append(absolute)
-            continue
-        # Path.glob takes no absolute pattern.
-        found = glob.glob(absolute, recursive=True)  # noqa: PTH207
-        matches = sorted(path for path in found if Path(path).is_file())
-        paths.extend(matches)
-        if not matches:
-            paths.append(
-                BadFile(
-                    absolute,
-                    FailureClass.DATA,
-                    "MissingInputError",
-                    f"no file matches {absolute}",
-                    _near_miss(Path(absolute)) or "correct the pattern, or bring the files there",
-                )
-            )
+        paths.extend(expand_path(name if "://" in name else str(spec.resolve(name))))
     return paths
+
+
+def expand_path(absolute: str) -> list[str | BadFile]:
+    """The files that an absolute path or pattern stands for, sorted; a pattern without a match is bad.
+
+    A URL stands for itself.
+    """
+    if "://" in absolute or _GLOB_CHARACTERS.isdisjoint(absolute) or Path(absolute).exists():
+        return [absolute]
+    # Path.glob takes no absolute pattern.
+    found = glob.glob(absolute, recursive=True)  # noqa: PTH207
+    matches = sorted(path for path in found if Path(path).is_file())
+    if matches:
+        return [*matches]
+    hint = _near_miss(Path(absolute)) or "correct the pattern, or bring the files there"
+    return [BadFile(absolute, FailureClass.DATA, "MissingInputError", f"no file matches {absolute}", hint)]
 
 
 def refuse_duplicates(files: Iterable[InputFile]) -> None:

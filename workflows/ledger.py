@@ -314,6 +314,36 @@ class Ledger:
             )
         return count, events
 
+    def admit(self, row: int, files: Sequence[tuple[InputFile, int, Iterable[Range]]]) -> tuple[int, int]:
+        """Put files in the place of a skipped one (its row): (file, entries used, its ranges).
+
+        Returns the new units and their events. Raises UsageError for a file that the campaign has already.
+        """
+        units = events = 0
+        with self._transaction("write to") as db:
+            for file, used, ranges in files:
+                known = db.execute("SELECT path FROM files WHERE uuid = ?", (file.uuid,)).fetchone()
+                if known:
+                    raise UsageError(
+                        f"{file.path} is {known[0]} (UUID {file.uuid}), which the campaign has already",
+                        hint="its events would be counted twice; leave it out",
+                    )
+                number = db.execute(
+                    "INSERT INTO files (path, uuid, tree, kind, entries, used) VALUES (?,?,?,?,?,?)",
+                    (file.path, file.uuid, file.tree, file.kind, file.entries, used),
+                ).lastrowid
+                units += db.executemany(
+                    "INSERT INTO units (file, start, stop) VALUES (?,?,?)",
+                    ((number, part.start, part.stop) for part in ranges),
+                ).rowcount
+                events += used
+            db.execute("DELETE FROM files WHERE file = ?", (row,))
+        return units, events
+
+    def skipped(self) -> list[tuple[int, str]]:
+        """The input files that were left out: row and path or pattern."""
+        return self._rows("SELECT file, path FROM files WHERE failure_class IS NOT NULL ORDER BY file")
+
     def undo(self, units: Iterable[int]) -> None:
         """Make done units pending again, as if they had never run: their outputs are lost or damaged."""
         with self._transaction("write to") as db:

@@ -19,7 +19,7 @@ from typing import Any
 
 from egretta.jobs.manifest import Manifest
 from egretta.jobs.unit import Unit
-from egretta.kernels.errors import EgrettaError, FailureClass
+from egretta.kernels.errors import EgrettaError
 from egretta.workflows.backends.base import Backend, Job
 from egretta.workflows.intake import FailedAttempt, judge, left_behind
 from egretta.workflows.layout import Layout, unit_id
@@ -217,8 +217,7 @@ class Runner:
         failure = failed.failure
         now = time.time()
         failures = claim.failures + 1
-        kind = FailureClass(failure.failure_class)
-        verdict = decide(kind, failure.error, failures, self._limits(claim), self._spec.retry, now)
+        verdict = decide(failure, failures, self._limits(claim), self._spec.retry, now)
         # Before the ledger says that the unit may run again, nothing of this attempt may be left.
         self._layout.remove_attempt(claim.unit, claim.attempt)
         self._ledger.fail(claim, failure, verdict, now, failed.manifest)
@@ -226,7 +225,8 @@ class Runner:
         first_line = failure.message.partition("\n")[0]
         self._observe(
             Notice(
-                f"{unit_id(claim.unit)} attempt {claim.attempt} failed ({kind}): {first_line}; {verdict.why}",
+                f"{unit_id(claim.unit)} attempt {claim.attempt} failed ({failure.failure_class}): "
+                f"{first_line}; {verdict.why}",
                 bad=True,
             )
         )

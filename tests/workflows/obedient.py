@@ -4,6 +4,7 @@ A failure is told by a file, ``trigger``: while it exists, or once (``once``, th
 """
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ _ERRORS = {
 }
 # The runner too builds a pipeline, to check its options: it is not to be killed.
 IN_JOB = "EGRETTA_PARENT_PID" in os.environ
-_KNOWN = {"trigger", "once", "fail", "from_entry", "reject", "delay_s", "kill_at", "eat_mb"}
+_KNOWN = {"trigger", "once", "fail", "from_entry", "reject", "delay_s", "kill_at", "eat_mb", "fill_disk"}
 
 
 def _tracks(batch: HitBatch) -> TrackBatch:
@@ -93,6 +94,8 @@ class Obedient:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
                 self.held = np.ones(self.options["eat_mb"] * 1_000_000, dtype=np.uint8)
                 time.sleep(30)
+            if self.options.get("fill_disk") and self.triggered():
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
             if self.options.get("kill_at") == "process" and self.triggered():
                 os.kill(os.getpid(), signal.SIGKILL)
         rejected = tuple(

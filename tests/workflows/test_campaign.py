@@ -8,7 +8,7 @@ import time
 import pytest
 import uproot
 
-from egretta.kernels.errors import FailureClass, SiteError, SpecError, UsageError
+from egretta.kernels.errors import CodeError, FailureClass, SiteError, SpecError, UsageError
 from egretta.workflows import Campaign
 from egretta.workflows.lock import exclusive
 from egretta.workflows.runner import Notice, Progress, RunEnd, StopRequest
@@ -165,8 +165,17 @@ def test_bad_files_stop_the_campaign_unless_the_operator_leaves_them_out(worksho
     assert result.totals.flawless
     assert result.totals.expected == 5
     assert len(campaign.status().skipped_files) == 2
+    assert campaign.admit_skipped().units == 0
+    workshop.hits("missing.root", 7, seed=3)
+    workshop.hits("none1.root", 12, seed=4)
+    workshop.hits("none2.root", 3, seed=5)
+    added = campaign.admit_skipped()
+    assert (added.units, added.events) == (4, 22)
+    assert campaign.run().totals.processed == 27
+    assert campaign.merge().events == 27
+    assert campaign.status().skipped_files == ()
     with pytest.raises(SpecError, match="none of the input files"):
-        workshop.campaign(["missing.root"], output={"directory": "out2"}).run(skip_bad_files=True)
+        workshop.campaign(["absent.root"], output={"directory": "out2"}).run(skip_bad_files=True)
 
 
 def test_wrong_pipeline_options_are_refused_before_anything_runs(workshop):
@@ -264,7 +273,7 @@ def test_a_lost_or_damaged_output_is_refused_by_merge_and_made_again(workshop):
         campaign.merge()
     assert caught.value.failure_class is FailureClass.DATA
     assert not campaign.layout.tracks.exists()
-    assert campaign.retry(damaged=True).events == 20
+    assert campaign.redo_damaged().events == 20
     assert campaign.run().totals.flawless
     assert campaign.merge().events == 30
 
@@ -292,3 +301,37 @@ def test_an_orphan_of_a_dead_runner_is_killed_before_its_unit_runs_again(worksho
         killer.start()
         assert orphan.wait(timeout=10) == -signal.SIGKILL
         killer.join()
+
+
+def test_a_skipped_file_that_turns_out_to_be_a_copy_is_refused(workshop, copy_file):
+    good = workshop.hits("good.root", 5)
+    campaign = workshop.campaign([good, "missing.root"])
+    campaign.run(skip_bad_files=True)
+    copy_file(good, workshop.directory / "missing.root")
+    with pytest.raises(UsageError, match="has already"):
+        campaign.admit_skipped()
+    assert campaign.status().totals.expected == 5
+
+
+def test_the_rate_is_measured_by_a_real_job_and_nothing_is_left(workshop):
+    campaign = workshop.campaign([workshop.hits("a.root", 40)], pipeline={"delay_s": 0.1})
+    # 20 events in 5 batches of 4 that take 0.1 s each
+    assert 5 < campaign.measure(20) < 40
+    assert not campaign.layout.directory.exists()
+    with pytest.raises(UsageError, match="no event"):
+        workshop.campaign([workshop.hits("b.root", 0)]).measure()
+    workshop.trigger.touch()
+    options = {"fail": "code", "trigger": workshop.trigger}
+    with pytest.raises(CodeError, match="told to fail"):
+        workshop.campaign(["a.root"], pipeline=options).measure()
+
+
+def test_a_full_disk_where_the_job_writes_is_waited_for(workshop):
+    workshop.trigger.touch()
+    options = {"fill_disk": True, "trigger": workshop.trigger, "once": True}
+    campaign = workshop.campaign([workshop.hits("a.root", 5)], pipeline=options)
+    notices = []
+    assert campaign.run(notices.append).totals.flawless
+    (failed,) = [notice.text for notice in notices if isinstance(notice, Notice) and notice.bad]
+    assert "(resource)" in failed
+    assert "MB" not in failed

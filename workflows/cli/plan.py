@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,12 +29,25 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(plan)
 
 
-def plan(campaign_file: CampaignFile, settings: Settings = None, as_json: AsJson = False) -> None:
+def plan(
+    campaign_file: CampaignFile,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure events/s by a short job first, and plan with that.")
+    ] = False,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what a campaign would read, how it is split, and what it should cost. Changes nothing.
 
     Every input file is opened; each that cannot be used is named with the reason (then exit code 4).
     """
-    made = load(campaign_file, settings).plan()
+    campaign = load(campaign_file, settings)
+    if measure:
+        rate = campaign.measure()
+        if not as_json:
+            typer.echo(f"measured: write events_per_s = {rate:.3g} into [splitting]\n")
+        campaign = load(campaign_file, settings, splitting__events_per_s=rate)
+    made = campaign.plan()
     if as_json:
         print_json(asdict(made))
     else:
@@ -64,6 +77,8 @@ def _show(plan: Plan) -> None:
         f"({duration(plan.expected_cpu_s)} of CPU); splitting.events_per_s sets the rate"
     )
     console.print(f"output: {plan.output_directory}" + (" (already started)" if plan.started else ""))
+    for change in plan.changes:
+        console.print(f"[red]changed since it was started:[/red] {change}", soft_wrap=True)
     for bad in plan.bad_files:
         console.print(f"[red]cannot be used ({bad.failure_class}):[/red] {bad.message}", soft_wrap=True)
         if bad.hint:

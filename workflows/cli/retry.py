@@ -34,21 +34,30 @@ def retry(
         bool,
         typer.Option("--damaged", help="Instead: done units whose output files are lost or damaged."),
     ] = False,
+    skipped_files: Annotated[
+        bool,
+        typer.Option("--skipped-files", help="Instead: input files left out that can be read by now."),
+    ] = False,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Make failed and quarantined units pending again, once their cause is mended; run runs them."""
     from egretta.workflows.layout import unit_number
 
-    if damaged and (failure_class or unit or memory_mb or timeout_s):
-        raise UsageError("--damaged goes with no other option", hint="give it alone")
+    narrowed = bool(failure_class or unit or memory_mb or timeout_s)
+    if narrowed + damaged + skipped_files > 1:
+        raise UsageError("--damaged and --skipped-files go with no other option", hint="give them alone")
     try:
         numbers = [unit_number(name) for name in unit or ()]
     except ValueError as error:
         raise UsageError(str(error), hint="egretta status names the units that failed") from None
-    result = load(campaign_file, settings).retry(
-        failure_class, numbers, memory_mb=memory_mb, timeout_s=timeout_s, damaged=damaged
-    )
+    campaign = load(campaign_file, settings)
+    if damaged:
+        result = campaign.redo_damaged()
+    elif skipped_files:
+        result = campaign.admit_skipped()
+    else:
+        result = campaign.retry(failure_class, numbers, memory_mb=memory_mb, timeout_s=timeout_s)
     if as_json:
         print_json(asdict(result))
         return

@@ -64,6 +64,8 @@ def _trouble(trouble: Trouble) -> dict[str, object]:
 def _show(status: Status, campaign_file: str) -> None:
     from rich.console import Console
 
+    from egretta.workflows.states import UnitState
+
     console = Console(highlight=False)
     if not status.started:
         console.print(f"{status.campaign}: not started; start it: egretta run {campaign_file}")
@@ -78,6 +80,9 @@ def _show(status: Status, campaign_file: str) -> None:
             units.append(f"{state}: {count:,}" + (f" ({change:+,})" if change else ""))
     console.print("units    " + ", ".join(units))
     console.print("events   " + ", ".join(f"{name}: {count:,}" for name, count in sums.events().items()))
+    orphans = sums.units[UnitState.RUNNING]
+    if orphans and not status.running:
+        console.print(f"{orphans:,} units were running when their runner died; egretta run takes them up")
     for trouble in status.troubles[:_TROUBLES_SHOWN]:
         kind = f"{trouble.failure_class} {trouble.error}".strip()
         text = f"{trouble.count:,} {trouble.what}(s) {trouble.state}, {kind}"
