@@ -1,7 +1,8 @@
 """Compare simulated VELO events with LHCb's: ``python benchmarks/simulation_vs_data.py FILE.root``.
 
 FILE holds a tree ``Velo`` with hits and truth; several may be given. Simulated events of the
-preset are made on the spot. The table shows what the generator's constants (jobs/simulation/config.py) are calibrated to.
+preset are made on the spot. The table shows what the generator's constants
+(jobs/simulation/config.py) are calibrated to.
 """
 
 from __future__ import annotations

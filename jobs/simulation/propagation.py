@@ -66,8 +66,8 @@ class Planes:
 
     ``z`` float64[104]; ``module`` int32[104]; ``sensor`` int32[104, 2], the two sensors of each. In axes
     turned by 45 degrees, a = (x + y) / sqrt(2) and b = (y - x) / sqrt(2), sensors are upright rectangles:
-    ``bounds`` float64[104, 2, 4], their lowest and highest a, lowest and highest b. ``rotation`` float64[208, 3, 3] and
-    ``translation`` float64[208, 3] are the geometry's.
+    ``bounds`` float64[104, 2, 4], their lowest and highest a, lowest and highest b.
+    ``rotation`` float64[208, 3, 3] and ``translation`` float64[208, 3] are the geometry's.
     """
 
     z: Float64
