@@ -106,7 +106,7 @@ def test_bad_data_quarantines_its_unit_at_once_and_the_rest_runs(workshop):
 def test_a_bug_fails_its_units_and_the_campaign_pauses_before_it_wastes_more(workshop):
     workshop.trigger.touch()
     campaign = workshop.campaign(
-        [workshop.hits("a.root", 60)],
+        [workshop.hits("a.root", 16)],
         pipeline={"fail": "code", "trigger": workshop.trigger},
         splitting={"entries_per_unit": 2},
         retry={"pause_after_failures": 3},
@@ -230,10 +230,10 @@ def test_a_file_that_changed_after_the_start_is_quarantined_not_mixed_in(worksho
 
 def test_a_stop_request_leaves_a_campaign_that_goes_on(workshop):
     campaign = workshop.campaign(
-        [workshop.hits("a.root", 40)], pipeline={"delay_s": 0.1}, splitting={"entries_per_unit": 5}
+        [workshop.hits("a.root", 40)], pipeline={"delay_s": 0.1}, splitting={"entries_per_unit": 8}
     )
     stop = StopRequest()
-    threading.Timer(1.5, lambda: setattr(stop, "wanted", True)).start()
+    threading.Timer(1.0, lambda: setattr(stop, "wanted", True)).start()
     began = time.monotonic()
     result = campaign.run(stop=stop)
     assert result.end is RunEnd.STOPPED
@@ -246,7 +246,7 @@ def test_a_stop_request_leaves_a_campaign_that_goes_on(workshop):
 
 
 def test_ctrl_c_stops_in_order_with_exit_code_130(workshop):
-    path = workshop.write([workshop.hits("a.root", 40)], pipeline={"delay_s": 0.2})
+    path = workshop.write([workshop.hits("a.root", 20)], pipeline={"delay_s": 0.2})
     with subprocess.Popen(
         workshop.command("run", str(path)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -299,7 +299,8 @@ def test_an_orphan_of_a_dead_runner_is_killed_before_its_unit_runs_again(worksho
         handles = [((0, 1), f"{orphan.pid}:{created:.2f}"), ((1, 1), stranger), ((2, 1), "nonsense")]
         killer = threading.Thread(target=lambda: LocalBackend(1).adopt(handles))
         killer.start()
-        assert orphan.wait(timeout=10) == -signal.SIGKILL
+        # Not its exit code: here the orphan is this process's child, and whoever waits first takes it.
+        orphan.wait(timeout=10)
         killer.join()
 
 
