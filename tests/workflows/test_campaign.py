@@ -191,6 +191,7 @@ def test_a_changed_campaign_file_is_refused_with_the_difference(workshop):
     path = workshop.hits("a.root", 5)
     workshop.campaign([path]).run()
     changed = workshop.campaign([path], pipeline={"reject": [1]}, input={"max_events": 3})
+    assert changed.plan().changes == ("input.max_events: (not set) -> 3", "pipeline.reject: (not set) -> [1]")
     for action in (changed.run, changed.merge, changed.retry):
         with pytest.raises(SpecError) as caught:
             action()

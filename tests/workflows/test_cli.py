@@ -5,6 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from egretta.workflows import Campaign
 from egretta.workflows.cli import COMMANDS, app
 
 HEAVY = {"pydantic", "numpy", "numba", "uproot", "awkward", "matplotlib", "onnxruntime", "sqlite3"}
@@ -109,3 +110,35 @@ def test_a_retry_of_nonsense_is_refused(workshop):
         "alone" in workshop.egretta("retry", "campaign.toml", "--damaged", "--class", "data", check=2).stderr
     )
     assert "egretta run" in workshop.egretta("retry", "campaign.toml", check=2).stderr
+
+
+def test_units_of_a_dead_runner_are_not_shown_as_running_for_ever(workshop):
+    path = workshop.write([workshop.hits("a.root", 30)])
+    campaign = Campaign.load(path)
+    campaign.run()
+    with campaign.ledger() as ledger:
+        ledger.undo([0, 1])
+        ledger.claim(2, now=1.0)
+    shown = workshop.egretta("status", "campaign.toml", check=3).stdout
+    assert "2 units were running when their runner died" in shown
+    done = workshop.egretta("run", "campaign.toml", check=0)
+    assert "2 run again" in done.stderr
+
+
+def test_a_skipped_file_is_shown_with_the_command_that_takes_it_up_again(workshop):
+    workshop.write([workshop.hits("a.root", 5, seed=1), "b.root"])
+    assert "b.root" in workshop.egretta("run", "campaign.toml", check=2).stderr
+    done = workshop.egretta("run", "campaign.toml", "--skip-bad-files", check=0)
+    assert "left out" in done.stderr
+    (failure,) = json.loads(workshop.egretta("status", "campaign.toml", "--json", check=0).stdout)["failures"]
+    assert failure["what"] == "file"
+    workshop.hits("b.root", 6, seed=2)
+    again = workshop.egretta(*failure["command"].split()[1:], check=0)
+    assert "(6 events)" in again.stdout
+    workshop.egretta("run", "campaign.toml", check=0)
+
+
+def test_a_measured_rate_is_what_the_plan_rests_on(workshop):
+    workshop.write([workshop.hits("a.root", 8)], pipeline={"delay_s": 0.1})
+    plan = json.loads(workshop.egretta("plan", "campaign.toml", "--measure", "--json", check=0).stdout)
+    assert 5 < plan["events_per_s"] < 40
