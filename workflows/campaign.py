@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ from egretta.workflows.layout import Layout
 from egretta.workflows.ledger import Ledger
 from egretta.workflows.lock import exclusive, is_held
 from egretta.workflows.merge import MergeResult, damaged_units, merge
-from egretta.workflows.runner import Notice, Observer, Progress, RunEnd, Runner, StopRequest
+from egretta.workflows.results import Plan, PlannedFile, RetryResult, RunResult
+from egretta.workflows.results import Status as Status
+from egretta.workflows.runner import Notice, Observer, Progress, Runner, StopRequest
 from egretta.workflows.spec import CampaignSpec, load_spec
 from egretta.workflows.splitting import entries_for_time, limit_entries, split
 from egretta.workflows.states import UnitState
@@ -31,82 +33,6 @@ from egretta.workflows.summary import Totals, Trouble, differences, skipped_file
 
 # What a job takes before its first event: Python, libraries, compiled kernels, models.
 _START_S = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
-    """A file of the plan: its entries, how many of them are used, and in how many units."""
-
-    path: str
-    tree: str | None
-    kind: str
-    entries: int
-    used: int
-    units: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run will do. ``expected_wall_s`` rests on ``events_per_s``, which the campaign file declares.
-
-    ``changes`` says what differs from the campaign that was started here; with any, it cannot go on.
-    """
-
-    campaign: str
-    pipeline: str
-    config_hash: str
-    output_directory: str
-    started: bool
-    changes: tuple[str, ...]
-    files: tuple[PlannedFile, ...]
-    bad_files: tuple[BadFile, ...]
-    entries: int
-    units: int
-    entries_per_unit: int | None
-    workers: int
-    events_per_s: float
-    expected_cpu_s: float
-    expected_wall_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended (``reason`` says why it paused) and where the campaign stands."""
-
-    end: RunEnd
-    reason: str
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Where a campaign stands. ``deltas`` are the units by state since the last look."""
-
-    campaign: str
-    started: bool
-    running: bool
-    totals: Totals
-    deltas: Mapping[UnitState, int]
-    troubles: tuple[Trouble, ...]
-    skipped_files: tuple[Mapping[str, Any], ...]
-
-    @property
-    def finished(self) -> bool:
-        """True once no unit waits or runs."""
-        return self.started and self.totals.finished
-
-    @property
-    def flawless(self) -> bool:
-        """True once every unit is done."""
-        return self.started and self.totals.flawless
-
-
-@dataclass(frozen=True, slots=True)
-class RetryResult:
-    """How much was made pending again."""
-
-    units: int
-    events: int
 
 
 def _ignore(event: Progress | Notice) -> None:

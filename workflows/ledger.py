@@ -18,46 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from egretta.jobs.manifest import Failure, Manifest
-from egretta.kernels.errors import EgrettaError, FailureClass, ResourceError, SiteError, UsageError
+from egretta.kernels.errors import FailureClass, UsageError
+from egretta.workflows.database import SCHEMA, TABLES, connected, explained, open_connection
 from egretta.workflows.dataset import BadFile, InputFile
 from egretta.workflows.layout import unit_number
 from egretta.workflows.splitting import Range
 from egretta.workflows.states import AttemptState, UnitState
-
-SCHEMA = 1
-
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE files (
-    file INTEGER PRIMARY KEY, path TEXT NOT NULL, uuid TEXT UNIQUE, tree TEXT, kind TEXT,
-    entries INTEGER NOT NULL DEFAULT 0, used INTEGER NOT NULL DEFAULT 0,
-    failure_class TEXT, error TEXT, message TEXT, hint TEXT
-);
-CREATE TABLE units (
-    unit INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES files, start INTEGER NOT NULL,
-    stop INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'pending', attempts INTEGER NOT NULL DEFAULT 0,
-    failures INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0, memory_mb INTEGER,
-    timeout_s REAL, processed INTEGER NOT NULL DEFAULT 0, quarantined INTEGER NOT NULL DEFAULT 0,
-    failure_class TEXT, error TEXT, message TEXT
-);
-CREATE INDEX units_pending ON units (not_before, unit) WHERE state = 'pending';
-CREATE INDEX units_running ON units (unit) WHERE state = 'running';
-CREATE INDEX units_troubled ON units (failure_class, error, state, start, stop)
-    WHERE failure_class IS NOT NULL;
-CREATE TABLE attempts (
-    unit INTEGER NOT NULL REFERENCES units, attempt INTEGER NOT NULL, state TEXT NOT NULL, handle TEXT,
-    host TEXT, submitted_at REAL NOT NULL, finished_at REAL, wall_s REAL, cpu_s REAL, peak_memory_mb REAL,
-    failure_class TEXT, error TEXT, message TEXT, hint TEXT, PRIMARY KEY (unit, attempt)
-) WITHOUT ROWID;
-CREATE TABLE manifests (
-    unit INTEGER PRIMARY KEY REFERENCES units, attempt INTEGER NOT NULL, checksum TEXT,
-    output_bytes INTEGER NOT NULL, text TEXT NOT NULL
-);
-CREATE TABLE quarantined_events (
-    unit INTEGER NOT NULL REFERENCES units, entry INTEGER NOT NULL, event INTEGER NOT NULL,
-    failure_class TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (unit, entry)
-) WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +70,7 @@ class Ledger:
         """True if a campaign has been started here. One that died while being created has not."""
         if not path.is_file() or path.stat().st_size == 0:
             return False
-        with _connect(path) as connection, _explained(path, "read"):
+        with connected(path) as connection, explained(path, "read"):
             query = "SELECT count(*) FROM sqlite_master WHERE name = 'meta'"
             return bool(connection.execute(query).fetchone()[0])
 
@@ -119,12 +85,12 @@ class Ledger:
         bad_files: Iterable[BadFile] = (),
     ) -> Ledger:
         """Start a campaign, wholly or not at all. ``used[i]`` entries of file i are in the campaign."""
-        with _explained(path, "create"):
+        with explained(path, "create"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        ledger = cls(_open_connection(path), path)
+        ledger = cls(open_connection(path), path)
         try:
             with ledger._transaction("create") as db:
-                for statement in filter(str.strip, _TABLES.split(";\n")):
+                for statement in filter(str.strip, TABLES.split(";\n")):
                     db.execute(statement)
                 db.executemany(
                     "INSERT INTO files (file, path, uuid, tree, kind, entries, used) VALUES (?,?,?,?,?,?,?)",
@@ -152,7 +118,7 @@ class Ledger:
         """Open the ledger of a campaign that was started. Raises UsageError for one of another version."""
         if not cls.exists(path):
             raise UsageError(f"no campaign has been started at {path.parent}", hint="start it: egretta run")
-        ledger = cls(_open_connection(path), path)
+        ledger = cls(open_connection(path), path)
         schema = ledger.meta("schema")
         if schema != SCHEMA:
             ledger.close()
@@ -403,12 +369,12 @@ class Ledger:
         )
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        with _explained(self.path, "read"):
+        with explained(self.path, "read"):
             return self.connection.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
-        with _explained(self.path, doing):
+        with explained(self.path, doing):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -417,46 +383,3 @@ class Ledger:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
-
-
-@contextmanager
-def _connect(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = _open_connection(path)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def _open_connection(path: Path) -> sqlite3.Connection:
-    with _explained(path, "open"):
-        # Autocommit mode: every transaction is opened by _transaction and by nothing else.
-        connection = sqlite3.connect(path, timeout=60.0, isolation_level=None)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-@contextmanager
-def _explained(path: Path, doing: str) -> Iterator[None]:
-    """Turn SQLite's and the system's errors into ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _explain(path, doing, str(error)) from error
-    except OSError as error:
-        raise _explain(path, doing, error.strerror or str(error)) from error
-
-
-def _explain(path: Path, doing: str, why: str) -> EgrettaError:
-    message = f"cannot {doing} the ledger {path}: {why}"
-    if "full" in why or "No space" in why or "disk I/O" in why:
-        return ResourceError(message, hint="free space there, then run the same command again: it continues")
-    if "not a database" in why or "malformed" in why:
-        return UsageError(message, hint="the ledger is damaged; give [output] directory another name")
-    return SiteError(message, hint="give [output] a directory that this user can write to")

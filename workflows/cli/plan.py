@@ -19,7 +19,7 @@ from egretta.workflows.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from egretta.workflows.campaign import Plan
+    from egretta.workflows.results import Plan
 
 _FILES_SHOWN = 20
 

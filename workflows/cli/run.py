@@ -20,7 +20,7 @@ from egretta.workflows.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from egretta.workflows.campaign import RunResult
+    from egretta.workflows.results import RunResult
     from egretta.workflows.runner import Notice, Progress
 
 _LINE_EVERY_S = 10.0

@@ -18,7 +18,7 @@ from egretta.workflows.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from egretta.workflows.campaign import Status
+    from egretta.workflows.results import Status
     from egretta.workflows.summary import Trouble
 
 _TROUBLES_SHOWN = 8
