@@ -96,7 +96,8 @@ def _light(
             du = -du
         if ty[i] < 0.0:
             dv = -dv
-        steps = 2 + int(8.0 * max(abs(du), abs(dv)))
+        # an even number, so that the crossing itself, which is on the sensor, is among them
+        steps = 2 + 2 * int(4.0 * max(abs(du), abs(dv)))
         if int(u - du) == int(u + du) and int(v - dv) == int(v + dv) and u > 1.0 and v > 1.0:
             # most crossings stay in one pixel
             steps = 1

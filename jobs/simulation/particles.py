@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 
@@ -32,6 +32,13 @@ MASS_MEV = {
 _LEPTONS = (ELECTRON, MUON)
 
 
+def species_table(values: Mapping[int, float]) -> Float64:
+    """An array that gives a species' value when indexed by its number."""
+    table = np.full(max(MASS_MEV) + 1, np.nan)
+    table[list(values)] = list(values.values())
+    return table
+
+
 class Flag(IntEnum):
     """Bits of ``mc_flags`` of the ``Velo`` tree."""
 
@@ -45,6 +52,9 @@ class Flag(IntEnum):
     FROM_STRANGE = 128
 
 
+_MASS_TABLE = species_table(MASS_MEV)
+
+
 def signed_pid(species: Int32, charge: Int32) -> Int32:
     """PDG number of each particle from its species (positive number) and charge."""
     lepton = np.isin(species, _LEPTONS)
@@ -54,9 +64,7 @@ def signed_pid(species: Int32, charge: Int32) -> Int32:
 
 def masses(species: Int32) -> Float64:
     """Mass of each particle in MeV, from its species (positive PDG number)."""
-    mass = np.zeros(len(species))
-    for number, value in MASS_MEV.items():
-        mass[species == number] = value
+    mass: Float64 = _MASS_TABLE[species]
     return mass
 
 

@@ -57,6 +57,11 @@ _SLOPE_MAX = 30.0
 _PATH_MAX = 8.0
 _MODULE_DEPTH_MM = 0.8
 _FOIL_LEVER_MM = 6.0
+# More material than any straight way through the detector meets, and more than there is.
+_MATERIAL_MAX_X0 = 1.0
+_NEVER_X0 = 1e9
+_COS_45 = 0.5**0.5
+_CHUNK = 64
 _PRODUCTS_MAX = 15
 
 
@@ -177,27 +182,23 @@ def _convert(rng, made_i, made_f, at, parent, p, direction, tx, ty, x, y, z):  #
 
 
 @njit(cache=True, nogil=True)
+def _knock_on_max(p, energy, mass):  # type: ignore[no-untyped-def]
+    """Highest kinetic energy of a knock-on electron: that of two-body kinematics, or half of the parent's."""
+    return min(2.0 * _ELECTRON_MASS_MEV * (p / mass) ** 2, 0.5 * (energy - mass))
+
+
+@njit(cache=True, nogil=True)
 def _knock_on(  # type: ignore[no-untyped-def]
-    rng, made_i, made_f, at, parent, p, energy, mass, direction, x0, x, y, z
+    rng, made_i, made_f, at, parent, p, energy, highest, direction, x, y, z
 ):
-    """Perhaps a knock-on electron, with the 1/T^2 spectrum and the angle of two-body kinematics."""
-    beta2 = (p / energy) ** 2
-    gamma2 = (energy / mass) ** 2
-    highest = min(2.0 * _ELECTRON_MASS_MEV * beta2 * gamma2, 0.5 * (energy - mass))
-    if highest <= _KNOCK_ON_MIN_MEV:
-        return at
-    rate = _KNOCK_ON_MEV_PER_X0 * x0 / beta2 * (1.0 / _KNOCK_ON_MIN_MEV - 1.0 / highest)
-    if rng.random() >= rate:
-        return at
+    """A knock-on electron, with the 1/T^2 spectrum up to ``highest`` and the angle of two-body kinematics."""
     kinetic = _KNOCK_ON_MIN_MEV / (1.0 - rng.random() * (1.0 - _KNOCK_ON_MIN_MEV / highest))
     pe = np.sqrt(kinetic * (kinetic + 2.0 * _ELECTRON_MASS_MEV))
     cosine = min(1.0, kinetic * (energy + _ELECTRON_MASS_MEV) / (pe * p))
     phi = rng.random() * 2.0 * np.pi
     # it starts behind the sensor: what it adds to its parent's own cluster is that cluster's tail
     behind = 0.15 if direction[2] > 0 else -0.15
-    return _make(
-        made_i, made_f, at, parent, ELECTRON, -1, pe, direction, cosine, phi, x, y, z + behind
-    )  # fmt: skip
+    return _make(made_i, made_f, at, parent, ELECTRON, -1, pe, direction, cosine, phi, x, y, z + behind)
 
 
 @njit(cache=True, nogil=True)
@@ -242,102 +243,131 @@ def _foil_path(path):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _track(  # type: ignore[no-untyped-def]
-    rng, i, species, charge, m, px, py, pz, x, y, z,
+def _follow(  # type: ignore[no-untyped-def]
+    rng, begin, end, species, charge, mass, momentum, origin,
     plane_z, plane_sensor, plane_module, bounds, rotation, translation, with_secondaries,
     sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
-    hit_i, hit_f, n_hits, made_i, made_f, n_made,
+    hit_i, hit_f, n_hits, made_i, made_f, n_made, n_modules,
 ):  # fmt: skip
-    """Follow particle ``i``; returns the filled lengths of the arrays and the modules crossed."""
-    n_modules = 0
-    last_module = -1
-    p = np.sqrt(px * px + py * py + pz * pz)
-    if p < _STOPPED_MEV or abs(pz) < 1e-3 * p:
-        return n_hits, n_made, n_modules
-    tx, ty = px / pz, py / pz
-    energy = np.sqrt(p * p + m * m)
-    step = 1 if pz > 0 else -1
-    # where the particle can have left the beam hole at the earliest
-    inside = INNER_RADIUS_MM - np.sqrt(x * x + y * y)
-    start = z + step * max(inside, 0.0) / np.sqrt(tx * tx + ty * ty + 1e-18)
-    plane = np.searchsorted(plane_z, start)
-    if step < 0:
-        plane -= 1
-    entered = not with_secondaries
-    while 0 <= plane < len(plane_z):
-        dz = plane_z[plane] - z
-        xn, yn = x + tx * dz, y + ty * dz
-        r2 = xn * xn + yn * yn
-        if r2 > OUTER_RADIUS_MM**2 and (xn * tx + yn * ty) * step > 0:
-            break
-        a, b = (xn + yn) * np.sqrt(0.5), (yn - xn) * np.sqrt(0.5)
-        for which in range(2):
-            if not (bounds[plane, which, 0] < a < bounds[plane, which, 1]):
+    """Follow particles ``begin`` to ``end``; fills ``n_modules`` and returns how much it filled of others."""
+    for i in range(begin, end):
+        last_module = -1
+        m = mass[i]
+        px, py, pz = momentum[i, 0], momentum[i, 1], momentum[i, 2]
+        x, y, z = origin[i, 0], origin[i, 1], origin[i, 2]
+        p = np.sqrt(px * px + py * py + pz * pz)
+        if p < _STOPPED_MEV or abs(pz) < 1e-3 * p:
+            continue
+        # one draw each says after how much material something happens, instead of one at every sensor
+        to_interaction = _NEVER_X0
+        to_knock_on = _NEVER_X0
+        if charge[i] == 0:
+            to_interaction = 9.0 / 7.0 * rng.standard_exponential()
+            if to_interaction > _MATERIAL_MAX_X0:
                 continue
-            if not (bounds[plane, which, 2] < b < bounds[plane, which, 3]):
+        elif with_secondaries:
+            to_knock_on = rng.standard_exponential()
+            if species[i] in (PION, KAON, PROTON):
+                to_interaction = rng.standard_exponential() / interactions_per_x0
+        tx, ty = px / pz, py / pz
+        energy = np.sqrt(p * p + m * m)
+        step = 1 if pz > 0 else -1
+        # where the particle can have left the beam hole at the earliest
+        inside = INNER_RADIUS_MM - np.sqrt(x * x + y * y)
+        start = z + step * max(inside, 0.0) / np.sqrt(tx * tx + ty * ty + 1e-18)
+        plane = np.searchsorted(plane_z, start)
+        if step < 0:
+            plane -= 1
+        entered = not with_secondaries
+        changed = True
+        path = x0 = beta2 = theta = highest = knock_on_rate = 0.0
+        while 0 <= plane < len(plane_z):
+            dz = plane_z[plane] - z
+            xn, yn = x + tx * dz, y + ty * dz
+            a, b = (xn + yn) * _COS_45, (yn - xn) * _COS_45
+            which = -1
+            for k in range(2):
+                low_a, high_a, low_b, high_b = bounds[plane, k]
+                if low_a < a < high_a and low_b < b < high_b:
+                    # sensors of one plane do not overlap: the other one needs no look
+                    which = k
+                    break
+            if which < 0:
+                if xn * xn + yn * yn > OUTER_RADIUS_MM**2 and (xn * tx + yn * ty) * step > 0:
+                    break
+                plane += step
                 continue
             sensor = plane_sensor[plane, which]
-            rx, ry = xn - translation[sensor, 0], yn - translation[sensor, 1]
+            if changed:
+                # scattering hardly turns fast particles: what depends on slope and momentum is kept for them
+                changed = p < _LOSS_BELOW_MEV
+                path = np.sqrt(1.0 + tx * tx + ty * ty)
+                x0 = (sensor_x0 + foil_x0) * min(path, _PATH_MAX)
+                beta2 = (p / energy) ** 2
+                if charge[i] != 0:
+                    theta = _highland(p, beta2, x0) * path
+                    highest = _knock_on_max(p, energy, m)
+                    knock_on_rate = 0.0
+                    if highest > _KNOCK_ON_MIN_MEV:
+                        knock_on_rate = (
+                            _KNOCK_ON_MEV_PER_X0 / beta2 * (1.0 / _KNOCK_ON_MIN_MEV - 1.0 / highest)
+                        )
+            direction = (step * tx / path, step * ty / path, step / path)
+            in_foil = 0.0
+            if not entered:
+                in_foil = entry_x0 * _foil_path(path)
+            to_interaction -= x0 + in_foil
+            if charge[i] == 0:
+                entered = True
+                if to_interaction < 0.0:
+                    at = plane_z[plane]
+                    n_made = _convert(rng, made_i, made_f, n_made, i, p, direction, tx, ty, xn, yn, at)
+                    break
+                plane += step
+                continue
+            if not entered:
+                # the foil in front of the first sensor, some millimetres before it
+                entered = True
+                lever = min(_FOIL_LEVER_MM, abs(dz)) * step
+                before = _highland(p, beta2, in_foil) * path
+                dtx = before * rng.standard_normal() * np.sqrt(1.0 + tx * tx)
+                dty = before * rng.standard_normal() * np.sqrt(1.0 + ty * ty)
+                tx, ty = tx + dtx, ty + dty
+                xn, yn = xn + dtx * lever, yn + dty * lever
+            x, y, z = xn, yn, plane_z[plane]
+            rx, ry = x - translation[sensor, 0], y - translation[sensor, 1]
             lx = rotation[sensor, 0, 0] * rx + rotation[sensor, 1, 0] * ry
             ly = rotation[sensor, 0, 1] * rx + rotation[sensor, 1, 1] * ry
             if not (0.0 < lx < SENSOR_X_MM and 0.0 < ly < SENSOR_Y_MM):
+                plane += step
                 continue
-            # sensors of one plane do not overlap: the other one needs no look
-            path = np.sqrt(1.0 + tx * tx + ty * ty)
-            in_foil = 0.0 if entered else entry_x0 * _foil_path(path)
-            x0 = (sensor_x0 + foil_x0) * min(path, _PATH_MAX)
-            direction = (step * tx / path, step * ty / path, step / path)
-            first = not entered
-            entered = True
-            if charge == 0:
-                if rng.random() > np.exp(-7.0 / 9.0 * (x0 + in_foil)):
-                    at = plane_z[plane]
-                    n_made = _convert(rng, made_i, made_f, n_made, i, p, direction, tx, ty, xn, yn, at)
-                    return n_hits, n_made, n_modules
-                break
-            beta2 = (p / energy) ** 2
-            if first:
-                # the foil in front of the first sensor, some millimetres before it
-                lever = min(_FOIL_LEVER_MM, abs(dz)) * step
-                theta = _highland(p, beta2, in_foil)
-                dtx = theta * rng.standard_normal() * np.sqrt(1.0 + tx * tx) * path
-                dty = theta * rng.standard_normal() * np.sqrt(1.0 + ty * ty) * path
-                tx, ty = tx + dtx, ty + dty
-                xn, yn = xn + dtx * lever, yn + dty * lever
-                lx += (rotation[sensor, 0, 0] * dtx + rotation[sensor, 1, 0] * dty) * lever
-                ly += (rotation[sensor, 0, 1] * dtx + rotation[sensor, 1, 1] * dty) * lever
-                x, y, z = xn, yn, plane_z[plane]
-                if not (0.0 < lx < SENSOR_X_MM and 0.0 < ly < SENSOR_Y_MM):
-                    break
             if plane_module[plane] != last_module:
                 last_module = plane_module[plane]
-                n_modules += 1
+                n_modules[i] += 1
             if rng.random() < efficiency:
                 hit_i[n_hits, 0], hit_i[n_hits, 1] = i, sensor
                 hit_f[n_hits, 0], hit_f[n_hits, 1] = lx, ly
                 hit_f[n_hits, 2] = rotation[sensor, 0, 0] * tx + rotation[sensor, 1, 0] * ty
                 hit_f[n_hits, 3] = rotation[sensor, 0, 1] * tx + rotation[sensor, 1, 1] * ty
                 n_hits += 1
-            x, y, z = xn, yn, plane_z[plane]
-            if with_secondaries:
-                n_made = _knock_on(rng, made_i, made_f, n_made, i, p, energy, m, direction, x0, x, y, z)
-                hadron = species in (PION, KAON, PROTON)
-                if hadron and rng.random() < interactions_per_x0 * (x0 + in_foil):
-                    n_made = _interact(rng, made_i, made_f, n_made, i, p, direction, tx, ty, x, y, z)
-                    return n_hits, n_made, n_modules
-            theta = _highland(p, beta2, x0)
-            tx += theta * rng.standard_normal() * np.sqrt(1.0 + tx * tx) * path
-            ty += theta * rng.standard_normal() * np.sqrt(1.0 + ty * ty) * path
+            to_knock_on -= knock_on_rate * x0
+            if to_knock_on < 0.0:
+                to_knock_on = rng.standard_exponential()
+                n_made = _knock_on(rng, made_i, made_f, n_made, i, p, energy, highest, direction, x, y, z)
+            if to_interaction < 0.0:
+                n_made = _interact(rng, made_i, made_f, n_made, i, p, direction, tx, ty, x, y, z)
+                break
+            tx += theta * rng.standard_normal() * np.sqrt(1.0 + tx * tx)
+            ty += theta * rng.standard_normal() * np.sqrt(1.0 + ty * ty)
             if abs(tx) > _SLOPE_MAX or abs(ty) > _SLOPE_MAX:
-                return n_hits, n_made, n_modules
-            if p < _LOSS_BELOW_MEV:
+                break
+            if changed:
                 energy -= _IONISATION_MEV_PER_X0 * x0 / beta2
                 if energy - m < _STOPPED_MEV:
-                    return n_hits, n_made, n_modules
+                    break
                 p = np.sqrt(energy * energy - m * m)
-            break
-        plane += step
-    return n_hits, n_made, n_modules
+            plane += step
+    return n_hits, n_made
 
 
 @njit(cache=True, nogil=True)
@@ -347,22 +377,21 @@ def _propagate(  # type: ignore[no-untyped-def]
     sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
 ):  # fmt: skip
     n = len(species)
-    n_planes = len(plane_z)
-    hit_i, hit_f = np.empty((8 * n, 2), np.int32), np.empty((8 * n, 4), np.float64)
+    # room for all that a chunk of particles can leave, so that the loop over them never reallocates
+    hits_spare = _CHUNK * len(plane_z)
+    made_spare = _CHUNK * (len(plane_z) + 2 * _PRODUCTS_MAX + 2)
+    hit_i, hit_f = np.empty((4 * n, 2), np.int32), np.empty((4 * n, 4), np.float64)
     made_i, made_f = np.empty((n, 3), np.int32), np.empty((n, 6), np.float64)
     n_hits = n_made = 0
     n_modules = np.zeros(n, np.int32)
-    for i in range(n):
-        # room for all that one particle can leave, so that the loop over planes never reallocates
-        hit_i, hit_f = _grown(hit_i, n_hits, n_planes), _grown(hit_f, n_hits, n_planes)
-        spare = n_planes + 2 * _PRODUCTS_MAX + 2
-        made_i, made_f = _grown(made_i, n_made, spare), _grown(made_f, n_made, spare)
-        n_hits, n_made, n_modules[i] = _track(
-            rng, i, species[i], charge[i], mass[i], momentum[i, 0], momentum[i, 1], momentum[i, 2],
-            origin[i, 0], origin[i, 1], origin[i, 2],
+    for begin in range(0, n, _CHUNK):
+        hit_i, hit_f = _grown(hit_i, n_hits, hits_spare), _grown(hit_f, n_hits, hits_spare)
+        made_i, made_f = _grown(made_i, n_made, made_spare), _grown(made_f, n_made, made_spare)
+        n_hits, n_made = _follow(
+            rng, begin, min(begin + _CHUNK, n), species, charge, mass, momentum, origin,
             plane_z, plane_sensor, plane_module, bounds, rotation, translation, with_secondaries,
             sensor_x0, foil_x0, entry_x0, interactions_per_x0, efficiency,
-            hit_i, hit_f, n_hits, made_i, made_f, n_made,
+            hit_i, hit_f, n_hits, made_i, made_f, n_made, n_modules,
         )  # fmt: skip
     return hit_i[:n_hits], hit_f[:n_hits], n_modules, made_i[:n_made], made_f[:n_made]
 

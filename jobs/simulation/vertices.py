@@ -20,6 +20,7 @@ from egretta.jobs.simulation.particles import (
     Float64,
     Int32,
     Particles,
+    species_table,
 )
 
 _NEUTRAL = (PHOTON, K_SHORT, LAMBDA)
@@ -37,14 +38,15 @@ def _eta_table() -> tuple[Float64, Float64]:
 _ETA_CUMULATIVE, _ETA = _eta_table()
 
 
+_PT_RISE = species_table({number: shape.rise for number, shape in config.PT_SHAPES.items()})
+_PT_TAIL = species_table({number: shape.tail for number, shape in config.PT_SHAPES.items()})
+_PT_SCALE_MEV = species_table({number: shape.scale_mev for number, shape in config.PT_SHAPES.items()})
+
+
 def _pt_mev(rng: np.random.Generator, species: Int32) -> Float64:
-    rise = np.ones(len(species))
-    tail = np.ones(len(species))
-    scale = np.ones(len(species))
-    for number, shape in config.PT_SHAPES.items():
-        chosen = species == number
-        rise[chosen], tail[chosen], scale[chosen] = shape.rise, shape.tail, shape.scale_mev
-    return scale * rng.standard_gamma(rise) / np.maximum(rng.standard_gamma(tail), 1e-3)
+    rising = rng.standard_gamma(_PT_RISE[species])
+    falling = np.maximum(rng.standard_gamma(_PT_TAIL[species]), 1e-3)
+    return _PT_SCALE_MEV[species] * rising / falling
 
 
 def _emit(

@@ -18,7 +18,6 @@ from egretta.jobs.simulation.velo import (
     BLOCK_EVENTS,
     SimulatedBatch,
     check_request,
-    concatenate,
     find_preset,
     generate_blocks,
 )
@@ -166,6 +165,20 @@ def banks_columns(batch: SimulatedBatch) -> dict[str, Any]:
     }
 
 
+def _stacked(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The branches of several batches, one after another."""
+    import awkward as ak
+
+    if len(columns) == 1:
+        return columns[0]
+    return {
+        name: np.concatenate([each[name] for each in columns])
+        if isinstance(columns[0][name], np.ndarray)
+        else ak.concatenate([each[name] for each in columns])
+        for name in columns[0]
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class _Tree:
     name: str
@@ -242,9 +255,14 @@ def simulate_velo(
         first = chunk * _BLOCKS_A_WRITE
         wanted = min(n_events - first * BLOCK_EVENTS, _BLOCKS_A_WRITE * BLOCK_EVENTS)
         blocks = generate_blocks(wanted, seed=seed, preset=preset, pile_up=pile_up, first_block=first)
-        batch = concatenate(list(blocks))
-        columns = [tree.columns(batch) for tree in trees]
-        return _Chunk(batch.n_events, batch.hits.n_hits, batch.truth.n_particles, columns)
+        # each block is laid out while the CPU's cache still holds it
+        laid_out = [(block, [tree.columns(block) for tree in trees]) for block in blocks]
+        return _Chunk(
+            sum(block.n_events for block, _ in laid_out),
+            sum(block.hits.n_hits for block, _ in laid_out),
+            sum(block.truth.n_particles for block, _ in laid_out),
+            [_stacked([columns[k] for _, columns in laid_out]) for k in range(len(trees))],
+        )
 
     with AtomicFile(path, what="the simulated events") as target:
         try:
