@@ -5,23 +5,26 @@ From a hit on station ``s`` the candidates lie on the other module of ``s`` when
 in the embedding than ``d_max``, which is given apart for these three gaps, is no neighbour. Of the others the
 ``k`` nearest are kept; of two at the same distance the one with the smaller index comes first.
 
-The search is exact. Each module's keys are sorted along the first embedding axis, so that a query reads a
-window of them and the time grows with the window's width, not with the square of the occupancy.
+The search is exact. In events with crowded modules each module's keys are sorted along the first embedding axis,
+so that a query reads a window of them; where modules hold few hits, reading them whole is faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numba import njit
 
 from egretta.kernels.batches import Float32, Int32, Int64
 from egretta.kernels.geometry import N_MODULES
+from egretta.kernels.growing import grown
 
 N_GAPS = 3
-# Keys are compared in blocks of this many, the width of a 512-bit register of float32.
-_LANES = 16
+# Modules with up to this many keys are read whole: to find the window would take longer.
+_FEW = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,11 @@ def nearest_neighbours(
         raise ValueError(f"d_max must hold {N_GAPS} distances, one for each gap, not {d_max.shape}")
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    offsets, source, target = _search(
+    offsets, source, target = _search_kernel(query.shape[1])(
         hit_offsets,
         np.ascontiguousarray(module, dtype=np.int32),
-        np.ascontiguousarray(query, dtype=np.float32),
-        np.ascontiguousarray(key.T, dtype=np.float32),
+        np.ascontiguousarray(query, dtype=np.float32).reshape(-1),
+        np.ascontiguousarray(key, dtype=np.float32).reshape(-1),
         np.asarray(d_max, dtype=np.float32),
         k,
     )
@@ -68,7 +71,7 @@ def nearest_neighbours(
 
 
 @njit(cache=True, nogil=True)
-def _module_starts(module, begin, end, starts):  # type: ignore[no-untyped-def]
+def module_starts(module, begin, end, starts):  # type: ignore[no-untyped-def]
     """Fill ``starts`` int64[53] with the first hit of each module of one event."""
     at = begin
     for m in range(N_MODULES + 1):
@@ -113,83 +116,96 @@ def _sort_small(values, count):  # type: ignore[no-untyped-def]
         values[b + 1] = value
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _search(hit_offsets, module, query, key, d_max, k):  # type: ignore[no-untyped-def]
-    n_hits, n_dim = query.shape
-    n_events = len(hit_offsets) - 1
-    widest = 0
-    for e in range(n_events):
-        widest = max(widest, hit_offsets[e + 1] - hit_offsets[e])
-    # padded, so that whole blocks of lanes can be read past the last key
-    order = np.empty(widest, np.int32)
-    sorted_key = np.zeros((n_dim, widest + _LANES), np.float32)
-    candidate = np.empty(widest + 1, np.int32)
-    distance2 = np.empty(widest + 1, np.float32)
-    block = np.empty(_LANES, np.float32)
-    starts = np.empty(N_MODULES + 1, np.int64)
-    offsets = np.zeros(n_hits + 1, np.int64)
-    capacity = max(1024, 16 * n_hits)
-    source = np.empty(capacity, np.int32)
-    target = np.empty(capacity, np.int32)
-    n_edges = 0
-    for e in range(n_events):
-        begin, end = hit_offsets[e], hit_offsets[e + 1]
-        _module_starts(module, begin, end, starts)
-        for m in range(N_MODULES):
-            a, b = starts[m], starts[m + 1]
-            if b > a:
-                order[a - begin : b - begin] = np.argsort(key[0, a:b], kind="mergesort")
-                for at in range(a - begin, b - begin):
-                    order[at] += a
-                    for d in range(n_dim):
-                        sorted_key[d, at] = key[d, order[at]]
-        for i in range(begin, end):
-            m = module[i]
-            station = m >> 1
-            count = 0
-            for other in range(m + 1, min(2 * station + 6, N_MODULES)):
-                reach = d_max[(other >> 1) - station]
-                a, b = starts[other] - begin, starts[other + 1] - begin
-                if reach < 0 or a == b:
-                    continue
-                reach2 = reach * reach
-                # one unit in the last place wider than the bound itself, lest rounding lose a neighbour
-                margin = np.float32(1e-6) * (abs(query[i, 0]) + reach)
-                lowest, highest = query[i, 0] - reach - margin, query[i, 0] + reach + margin
-                if b - a > _LANES:
-                    a = _first_not_below(sorted_key[0], a, b, lowest)
-                while a < b and sorted_key[0, a] <= highest:
-                    for lane in range(_LANES):
-                        block[lane] = 0.0
-                    for d in range(n_dim):
-                        q = query[i, d]
-                        for lane in range(_LANES):
-                            delta = sorted_key[d, a + lane] - q
-                            block[lane] += delta * delta
-                    for lane in range(min(_LANES, b - a)):
-                        if block[lane] <= reach2:
-                            candidate[count] = order[a + lane]
-                            distance2[count] = block[lane]
-                            count += 1
-                    a += _LANES
-            if count > k:
-                _keep_nearest(candidate, distance2, count, k)
-                count = k
-            if n_edges + count > capacity:
-                capacity = max(2 * capacity, n_edges + count)
-                source = _grown(source, n_edges, capacity)
-                target = _grown(target, n_edges, capacity)
-            _sort_small(candidate, count)
-            for c in range(count):
-                source[n_edges] = i
-                target[n_edges] = candidate[c]
-                n_edges += 1
-            offsets[i + 1] = n_edges
-    return offsets, source[:n_edges].copy(), target[:n_edges].copy()
+@cache
+def _search_kernel(n_dim: int) -> Callable[..., tuple[Int64, Int32, Int32]]:
+    """The search for a given number of dimensions, a constant so that the loop over them is unrolled."""
 
+    @njit(cache=True, nogil=True, fastmath={"contract"})
+    def search(hit_offsets, module, query, key, d_max, k):  # type: ignore[no-untyped-def]
+        n_hits = len(module)
+        widest = 0
+        for e in range(len(hit_offsets) - 1):
+            widest = max(widest, hit_offsets[e + 1] - hit_offsets[e])
+        order = np.empty(widest, np.int32)
+        # one axis after the other, each ``widest`` long: what the inner loop reads is contiguous
+        keys = np.empty(n_dim * widest, np.float32)
+        away2 = np.empty(widest, np.float32)
+        candidate = np.empty(widest + 1, np.int32)
+        distance2 = np.empty(widest + 1, np.float32)
+        q = np.empty(n_dim, np.float32)
+        starts = np.empty(N_MODULES + 1, np.int64)
+        offsets = np.zeros(n_hits + 1, np.int64)
+        capacity = max(1024, 16 * n_hits)
+        source = np.empty(capacity, np.int32)
+        target = np.empty(capacity, np.int32)
+        n_edges = 0
+        for e in range(len(hit_offsets) - 1):
+            begin, end = hit_offsets[e], hit_offsets[e + 1]
+            module_starts(module, begin, end, starts)
+            crowded = False
+            for m in range(N_MODULES):
+                crowded = crowded or starts[m + 1] - starts[m] > _FEW
+            for h in range(end - begin):
+                order[h] = begin + h
+            if crowded:
+                first_axis = key[begin * n_dim : end * n_dim : n_dim]
+                for m in range(N_MODULES):
+                    a, b = starts[m] - begin, starts[m + 1] - begin
+                    order[a:b] = starts[m] + np.argsort(first_axis[a:b], kind="mergesort")
+            for h in range(end - begin):
+                for d in range(n_dim):
+                    keys[d * widest + h] = key[np.int64(order[h]) * n_dim + d]
+            for i in range(begin, end):
+                m = module[i]
+                station = m >> 1
+                for d in range(n_dim):
+                    q[d] = query[i * n_dim + d]
+                count = 0
+                other = m + 1
+                last = min(2 * station + 6, N_MODULES)
+                while other < last:
+                    reach = d_max[(other >> 1) - station]
+                    a = starts[other] - begin
+                    # both modules of a station at once, unless windows have to be found
+                    other = other + 1 if crowded else ((other >> 1) + 1) << 1
+                    b = starts[other] - begin
+                    if reach < 0 or a == b:
+                        continue
+                    if b - a > _FEW and crowded:
+                        # a little wider than the bound itself, lest rounding lose a neighbour
+                        margin = np.float32(1e-6) * (abs(q[0]) + reach)
+                        a = _first_not_below(keys, a, b, q[0] - reach - margin)
+                        b = _first_not_below(keys, a, b, q[0] + reach + margin)
+                    n = np.uintp(b - a)
+                    for c in range(n):
+                        at = np.uintp(a) + np.uintp(c)
+                        total = np.float32(0)
+                        for d in range(n_dim):
+                            delta = keys[np.uintp(d) * np.uintp(widest) + at] - q[np.uintp(d)]
+                            total += delta * delta
+                        away2[np.uintp(c)] = total
+                    reach2 = reach * reach
+                    # no branch: every key is written, and the next one over it unless it is near
+                    n_near = np.uintp(count)
+                    for c in range(n):
+                        distance = away2[np.uintp(c)]
+                        candidate[n_near] = order[np.uintp(a) + np.uintp(c)]
+                        distance2[n_near] = distance
+                        n_near += np.uintp(distance <= reach2)
+                    count = np.int64(n_near)
+                if count > k:
+                    _keep_nearest(candidate, distance2, count, k)
+                    count = k
+                if n_edges + count > capacity:
+                    capacity = max(2 * capacity, n_edges + count)
+                    source = grown(source, n_edges, capacity)
+                    target = grown(target, n_edges, capacity)
+                _sort_small(candidate, count)
+                for c in range(count):
+                    source[n_edges] = i
+                    target[n_edges] = candidate[c]
+                    n_edges += 1
+                offsets[i + 1] = n_edges
+        return offsets, source[:n_edges].copy(), target[:n_edges].copy()
 
-@njit(cache=True, nogil=True)
-def _grown(values, used, capacity):  # type: ignore[no-untyped-def]
-    grown = np.empty(capacity, values.dtype)
-    grown[:used] = values[:used]
-    return grown
+    return search

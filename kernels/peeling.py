@@ -15,26 +15,40 @@ import numpy as np
 from numba import njit
 
 from egretta.kernels.batches import Float32, Int32, Int64
+from egretta.kernels.growing import grown
 from egretta.kernels.triplets import Graph
 
 
 @dataclass(frozen=True, slots=True)
 class PeelingConfig:
-    """What makes a path a track.
+    """What makes a path a track; weights are in the units of the triplets' weights.
 
-    ``reuse_penalty`` is what a used hit takes off a path's weight, in units of the triplets' weights;
-    ``min_hits`` the hits a track needs, ``min_new_hits`` those of them that no earlier track has.
+    ``reuse_penalty`` is what a used hit takes off a path's weight. A track needs three hits that no earlier
+    track has, or two where its triplets weigh ``min_shared_weight`` in the mean.
     """
 
     reuse_penalty: float = 4.0
-    min_hits: int = 3
-    min_new_hits: int = 2
+    min_shared_weight: float = 0.7
 
 
-def peel(
-    graph: Graph, weight: Float32, component: Int32, config: PeelingConfig
-) -> tuple[Int64, Int32]:
-    """Tracks as hits, ascending in z, cut by offsets: int64[tracks + 1], int32.
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Paths through the triplets of a graph.
+
+    ``offsets`` int64[paths + 1] cuts ``hit`` int32, ascending in z, into paths. A path of n hits goes through
+    n - 2 triplets: those of path p are ``triplet`` int32[offsets[p] - 2 p : offsets[p + 1] - 2 (p + 1)].
+    """
+
+    offsets: Int64
+    hit: Int32
+    triplet: Int32
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def peel(graph: Graph, weight: Float32, component: Int32, config: PeelingConfig) -> Paths:
+    """The tracks of all components.
 
     ``weight`` float32[triplets] is positive for the triplets to be used; the others are left out.
     ``component`` int32[hits] labels hits so that all hits of a triplet in use have one label; tracks come
@@ -47,7 +61,7 @@ def peel(
     chosen = used[order].astype(np.int32)
     starts = np.flatnonzero(np.diff(label[order], prepend=-1)).astype(np.int64)
     bounds = np.append(starts, len(chosen))
-    return _peel(  # type: ignore[no-any-return]
+    offsets, hit, triplet = _peel(
         graph.source,
         graph.target,
         graph.first[chosen],
@@ -56,14 +70,14 @@ def peel(
         bounds,
         len(component),
         np.float32(config.reuse_penalty),
-        config.min_hits,
-        config.min_new_hits,
+        np.float32(config.min_shared_weight),
     )
+    return Paths(offsets, hit, chosen[triplet])
 
 
 @njit(cache=True, nogil=True)
 def _peel(  # type: ignore[no-untyped-def]
-    source, target, first, second, weight, bounds, n_hits, penalty, min_hits, min_new_hits
+    source, target, first, second, weight, bounds, n_hits, penalty, min_shared_weight
 ):
     n_edges = len(source)
     used = np.zeros(n_hits, np.float32)
@@ -71,8 +85,10 @@ def _peel(  # type: ignore[no-untyped-def]
     onward = np.full(n_edges, -1, np.int32)
     alive = np.ones(len(first), np.bool_)
     path = np.empty(1024, np.int32)
+    link = np.empty(1024, np.int32)
     capacity = max(64, n_hits)
     hits = np.empty(capacity, np.int32)
+    links = np.empty(capacity, np.int32)
     offsets = [np.int64(0)]
     n_out = 0
     for c in range(len(bounds) - 1):
@@ -105,22 +121,27 @@ def _peel(  # type: ignore[no-untyped-def]
                 alive[t] = False
                 f = second[t]
                 if n_path == len(path):
-                    longer = np.empty(2 * n_path, np.int32)
-                    longer[:n_path] = path
-                    path = longer
+                    path = grown(path, n_path, 2 * n_path)
+                    link = grown(link, n_path, 2 * n_path)
                 path[n_path] = target[f]
+                link[n_path - 2] = t
                 n_path += 1
                 # a path stops where going on costs more than it brings
                 t = onward[f] if best[f] > 0 else -1
             n_new = 0
             for p in range(n_path):
                 n_new += used[path[p]] == 0
-            if n_path >= min_hits and n_new >= min_new_hits:
+            total = np.float32(0)
+            for p in range(n_path - 2):
+                total += weight[link[p]]
+            if n_new >= 3 or (n_new == 2 and total >= min_shared_weight * (n_path - 2)):
                 if n_out + n_path > capacity:
                     capacity = 2 * capacity + n_path
-                    grown = np.empty(capacity, np.int32)
-                    grown[:n_out] = hits[:n_out]
-                    hits = grown
+                    hits = grown(hits, n_out, capacity)
+                    links = grown(links, n_out, capacity)
+                n_links = n_out - 2 * (len(offsets) - 1)
+                for p in range(n_path - 2):
+                    links[n_links + p] = link[p]
                 for p in range(n_path):
                     used[path[p]] = 1
                     hits[n_out] = path[p]
@@ -129,4 +150,4 @@ def _peel(  # type: ignore[no-untyped-def]
     out = np.empty(len(offsets), np.int64)
     for o in range(len(offsets)):
         out[o] = offsets[o]
-    return out, hits[:n_out].copy()
+    return out, hits[:n_out].copy(), links[: n_out - 2 * (len(offsets) - 1)].copy()

@@ -16,6 +16,7 @@ from numba import njit
 from egretta.kernels.batches import Float32, Int32
 from egretta.kernels.knn import Edges
 
+# Slopes are compared in blocks of this many, a 512-bit register of float32.
 _LANES = 16
 
 
@@ -60,57 +61,71 @@ def straight_triplets(edges: Edges, x: Float32, y: Float32, z: Float32, kink_max
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
+def _slopes(source, target, x, y, z, kink_max):  # type: ignore[no-untyped-def]
+    """Slopes of all edges, and the square of the kink that each allows; padded by a block."""
+    n_edges = len(source)
+    tx = np.zeros(n_edges + _LANES, np.float32)
+    ty = np.zeros(n_edges + _LANES, np.float32)
+    limit = np.zeros(n_edges + _LANES, np.float32)
+    for e in range(n_edges):
+        i, j = np.uintp(source[e]), np.uintp(target[e])
+        dz = z[j] - z[i]
+        if dz > 0:
+            tx[e], ty[e] = (x[j] - x[i]) / dz, (y[j] - y[i]) / dz
+            widening = np.float32(1) + tx[e] * tx[e] + ty[e] * ty[e]
+            limit[e] = kink_max * kink_max * widening * np.sqrt(widening)
+        else:
+            # further from every slope than any limit
+            tx[e] = np.float32(1e15)
+    return tx, ty, limit
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _may_go_on(offsets, target, tx, ty, limit):  # type: ignore[no-untyped-def]
+    """For each edge how many blocks of slopes hold one within its limit, int32[edges]."""
+    blocks = np.empty(len(target), np.int32)
+    for e in range(len(target)):
+        # unsigned, because Numba checks every signed index for Python's negative ones
+        j = np.uintp(target[e])
+        a, b = np.uintp(offsets[j]), np.uintp(offsets[j + np.uintp(1)])
+        tx_e, ty_e, limit_e = tx[e], ty[e], limit[e]
+        count = np.int32(0)
+        while a < b:
+            smallest = np.float32(1e30)
+            for lane in range(_LANES):
+                f = a + np.uintp(lane)
+                kx, ky = tx[f] - tx_e, ty[f] - ty_e
+                smallest = min(smallest, kx * kx + ky * ky)
+            count += smallest < limit_e
+            a += np.uintp(_LANES)
+        blocks[e] = count
+    return blocks
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _link(offsets, source, target, x, y, z, kink_max):  # type: ignore[no-untyped-def]
     n_edges = len(source)
-    tx = np.empty(n_edges + _LANES, np.float32)
-    ty = np.empty(n_edges + _LANES, np.float32)
-    # the bound in kink², negative where an edge cannot take part
-    bound = np.empty(n_edges + _LANES, np.float32)
-    for e in range(n_edges):
-        i, j = source[e], target[e]
-        dz = z[j] - z[i]
-        inverse = np.float32(1) / dz if dz > 0 else np.float32(0)
-        tx[e] = (x[j] - x[i]) * inverse
-        ty[e] = (y[j] - y[i]) * inverse
-        widening = np.float32(1) + tx[e] * tx[e] + ty[e] * ty[e]
-        bound[e] = kink_max * kink_max * widening * np.sqrt(widening) if dz > 0 else np.float32(-1)
-    for e in range(n_edges, n_edges + _LANES):
-        tx[e] = ty[e] = bound[e] = np.float32(0)
-    capacity = max(1024, n_edges)
+    tx, ty, limit = _slopes(source, target, x, y, z, kink_max)
+    # a branch-free look in blocks first: most edges go on nowhere
+    blocks = _may_go_on(offsets, target, tx, ty, limit)
+    capacity = blocks.sum() * _LANES + 1
     first = np.empty(capacity, np.int32)
     second = np.empty(capacity, np.int32)
-    linked = np.zeros(n_edges, np.uint8)
-    excess = np.empty(_LANES, np.float32)
-    n_triplets = 0
+    at = np.uintp(0)
     for e in range(n_edges):
-        j = target[e]
-        a, b = offsets[j], offsets[j + 1]
-        limit, tx_e, ty_e = bound[e], tx[e], ty[e]
-        while a < b:
-            any_below = np.float32(1)
-            for lane in range(_LANES):
-                kx = tx[a + lane] - tx_e
-                ky = ty[a + lane] - ty_e
-                excess[lane] = kx * kx + ky * ky - limit
-            for lane in range(_LANES):
-                any_below = min(any_below, excess[lane])
-            if any_below < 0:
-                for lane in range(min(_LANES, b - a)):
-                    f = a + lane
-                    if excess[lane] < 0 and bound[f] > 0:
-                        if n_triplets == capacity:
-                            capacity *= 2
-                            grown = np.empty(capacity, np.int32)
-                            grown[:n_triplets] = first
-                            first = grown
-                            grown = np.empty(capacity, np.int32)
-                            grown[:n_triplets] = second
-                            second = grown
-                        first[n_triplets] = e
-                        second[n_triplets] = f
-                        linked[e] = linked[f] = 1
-                        n_triplets += 1
-            a += _LANES
+        if blocks[e] == 0:
+            continue
+        j = np.uintp(target[e])
+        for f in range(np.uintp(offsets[j]), np.uintp(offsets[j + np.uintp(1)])):
+            kx, ky = tx[f] - tx[e], ty[f] - ty[e]
+            # no branch: every pair is written, and the next one over it unless it is straight
+            first[at] = e
+            second[at] = f
+            at += np.uintp(kx * kx + ky * ky < limit[e])
+    n_triplets = np.int64(at)
+    linked = np.zeros(n_edges, np.uint8)
+    for t in range(n_triplets):
+        linked[first[t]] = linked[second[t]] = 1
     renumbered = np.empty(n_edges, np.int32)
     n_kept = 0
     for e in range(n_edges):

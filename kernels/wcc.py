@@ -18,7 +18,7 @@ def connected_components(n_nodes: int, source: Int32, target: Int32) -> Int32:
     if len(source) != len(target):
         raise ValueError(f"{len(source)} sources but {len(target)} targets")
     if len(source) and not (
-        0 <= min(source.min(), target.min()) and max(source.max(), target.max()) < n_nodes
+        min(source.min(), target.min()) >= 0 and max(source.max(), target.max()) < n_nodes
     ):
         raise ValueError(f"edges name nodes outside 0 to {n_nodes - 1}")
     return _label(n_nodes, source, target)  # type: ignore[no-any-return]

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from egretta.engines.training.truth import TruthHits, successors
-from egretta.kernels.batches import Float32
+from egretta.engines.training.truth import TruthHits, share_particle, successors
+from egretta.kernels.batches import Float32, Int64
 from egretta.kernels.geometry import N_MODULES
 from egretta.kernels.knn import N_GAPS
 
@@ -30,7 +30,10 @@ class Embedding(nn.Module):
         self.dimensions = dimensions
         # a radius and dimensions - 2 further coordinates for the query, and the same for the key
         self.layers = nn.Sequential(
-            nn.Linear(3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(3, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
             nn.Linear(hidden, 2 * (dimensions - 1)),
         )
         # logit of a pair = offset[gap] - distance²
@@ -50,13 +53,19 @@ class Embedding(nn.Module):
         return query, key
 
 
+def _shortness(truth: TruthHits, source: Int64, target: Int64) -> Float32:
+    """Weights of true pairs: a particle on three stations is lost with one pair, a long one is not."""
+    _, particle = share_particle(truth.particles, source, target)
+    return np.clip(5.0 / np.maximum(truth.n_stations[particle], 2), 0.3, 2.0).astype(np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingConfig:
     """What defines a training; the defaults are the shipped model's."""
 
-    hidden: int = 16
-    dimensions: int = 4
-    steps: int = 6000
+    hidden: int = 24
+    dimensions: int = 5
+    steps: int = 5000
     events_per_step: int = 8
     learning_rate: float = 5e-3
     positive_weight: float = 8.0
@@ -88,9 +97,11 @@ def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cp
     module = torch.from_numpy(truth.module.astype(np.int64)).to(device)
     true_source, true_target = successors(truth)
     true_keys = torch.from_numpy((true_source << 32) | true_target).to(device)
+    true_weight = torch.from_numpy(config.positive_weight * _shortness(truth, true_source, true_target)).to(
+        device
+    )
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, config.steps)
-    weight = torch.tensor(config.positive_weight, device=device)
     for step in range(config.steps):
         chosen = np.sort(rng.choice(truth.n_events, min(config.events_per_step, truth.n_events), False))
         rows = np.concatenate([np.arange(truth.offsets[e], truth.offsets[e + 1]) for e in chosen])
@@ -100,12 +111,16 @@ def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cp
         keys = (index[source] << 32) | index[target]
         at = torch.clamp(torch.searchsorted(true_keys, keys), max=len(true_keys) - 1)
         label = (true_keys[at] == keys).float()
+        pair_weight = torch.where(label > 0, true_weight[at], 1.0)
         query, key = model(position[index])
         # index_select, because the gradient of plain indexing serialises over repeated rows
         distance2 = ((query.index_select(0, source) - key.index_select(0, target)) ** 2).sum(1)
-        loss = nn.functional.binary_cross_entropy_with_logits(
-            model.offset.index_select(0, gap) - distance2, label, pos_weight=weight, reduction="sum"
-        ) / label.sum()
+        loss = (
+            nn.functional.binary_cross_entropy_with_logits(
+                model.offset.index_select(0, gap) - distance2, label, pair_weight, reduction="sum"
+            )
+            / label.sum()
+        )
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -119,7 +134,7 @@ def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cp
 def distances_at_recall(
     model: Embedding, truth: TruthHits, recall: float, n_events: int = 200
 ) -> tuple[Float32, float]:
-    """``d_max`` for each gap that keeps ``recall`` of the true edges, and how many edges a hit that gives."""
+    """``d_max`` for each gap that keeps ``recall`` of the true edges (short tracks' count more), and how many edges a hit that gives."""
     device = next(model.parameters()).device
     part = truth.events(0, min(n_events, truth.n_events))
     module = torch.from_numpy(part.module.astype(np.int64)).to(device)
@@ -128,8 +143,9 @@ def distances_at_recall(
     true_d2 = ((query[true_source] - key[true_target]) ** 2).sum(1)
     # one threshold on the logit for all gaps: the cheapest way to a given recall
     gap = module[true_target] // 2 - module[true_source] // 2
-    logit = torch.sort(model.offset[gap] - true_d2).values
-    threshold = logit[int((1 - recall) * len(logit))]
+    logit, order = torch.sort(model.offset[gap] - true_d2)
+    weight = torch.from_numpy(_shortness(part, *successors(part))).to(device)[order]
+    threshold = logit[int(torch.searchsorted(torch.cumsum(weight, 0), (1 - recall) * weight.sum()))]
     reach2 = torch.clamp(model.offset - threshold, min=0)
     n_edges = 0
     for first in range(0, part.n_events, 8):

@@ -49,7 +49,9 @@ def edge_features(position: Tensor, source: Tensor, target: Tensor) -> Tensor:
     )
 
 
-def triplet_features(position: Tensor, source: Tensor, target: Tensor, first: Tensor, second: Tensor) -> Tensor:
+def triplet_features(
+    position: Tensor, source: Tensor, target: Tensor, first: Tensor, second: Tensor
+) -> Tensor:
     """The kink of each triplet, along and across the track, absolute and against the resolution."""
     a, b, c = position[source[first]], position[target[first]], position[target[second]]
     dz1, dz2 = b[:, 2] - a[:, 2], c[:, 2] - b[:, 2]
@@ -238,10 +240,13 @@ class _Batches:
         self.device = device
         to = lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device)  # noqa: E731
         self.position = to(data.truth.position)
-        self.graph = [to(a.astype(np.int64)) for a in (
-            data.graph.source, data.graph.target, data.graph.first, data.graph.second)]
-        self.labels = [to(a) for a in (
-            data.edge_label, data.edge_weight, data.triplet_label, data.triplet_weight)]
+        self.graph = [
+            to(a.astype(np.int64))
+            for a in (data.graph.source, data.graph.target, data.graph.first, data.graph.second)
+        ]
+        self.labels = [
+            to(a) for a in (data.edge_label, data.edge_weight, data.triplet_label, data.triplet_weight)
+        ]
 
     def batch(self, events: np.ndarray) -> _Batch:
         """The chosen events, renumbered to be one graph."""
