@@ -81,7 +81,7 @@ def _message(weights: Weights, prefix: str) -> MessageWeights:
 
 
 def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
-    steps = []
+    steps: list[StepWeights] = []
     while f"step{len(steps)}_rival" in weights:
         prefix = f"step{len(steps)}_"
         names = ("rival", "rival_bias", "advance", "advance_bias")
@@ -98,8 +98,9 @@ def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
     )
 
     def compute(inputs: Arrays) -> Outputs:
-        names = ("position", "source", "target", "first", "second")
-        edge, triplet = classify(*(inputs[name] for name in names), parameters)
+        source, target = inputs["source"], inputs["target"]
+        first, second = inputs["first"], inputs["second"]
+        edge, triplet = classify(inputs["position"], source, target, first, second, parameters)
         return {"edge_logit": edge, "triplet_logit": triplet}
 
     return compute

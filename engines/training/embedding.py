@@ -7,14 +7,15 @@ all pairs of hits that a track could join.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from egretta.engines.training.config import EmbeddingConfig
+from egretta.engines.training.progress import Report, due, print_loss
 from egretta.engines.training.truth import TruthHits, share_particle, successors
 from egretta.kernels.batches import Float32, Int64
+from egretta.kernels.errors import UsageError
 from egretta.kernels.geometry import N_MODULES
 from egretta.kernels.knn import N_GAPS
 
@@ -59,19 +60,6 @@ def _shortness(truth: TruthHits, source: Int64, target: Int64) -> Float32:
     return np.clip(5.0 / np.maximum(truth.n_stations[particle], 2), 0.3, 2.0).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingConfig:
-    """What defines a training; the defaults are the shipped model's."""
-
-    hidden: int = 24
-    dimensions: int = 5
-    steps: int = 5000
-    events_per_step: int = 8
-    learning_rate: float = 5e-3
-    positive_weight: float = 8.0
-    seed: int = 1
-
-
 def _reachable_pairs(offsets: Tensor, module: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """All pairs of hits that may be neighbours: source, target and gap in stations."""
     device = module.device
@@ -88,14 +76,27 @@ def _reachable_pairs(offsets: Tensor, module: Tensor) -> tuple[Tensor, Tensor, T
     return source, target, station[target] - station[source]
 
 
-def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cpu") -> Embedding:
-    """Train on all events of ``truth``; the same seed gives the same weights on the same device."""
+def train_embedding(
+    truth: TruthHits, config: EmbeddingConfig, device: str = "cpu", report: Report = print_loss
+) -> Embedding:
+    """Train on all events of ``truth``; on a CPU the same seed gives the same weights.
+
+    On a GPU the order of sums is not fixed, so that weights differ in their last digits at first and visibly
+    in the end. ``report`` gets the loss now and then. Raises UsageError where no particle has two hits that
+    the network could join.
+    """
     torch.manual_seed(config.seed)
     rng = np.random.default_rng(config.seed)
-    model = Embedding(config.hidden, config.dimensions).to(device)
+    model = Embedding(config.hidden, config.dimensions)
+    model.to(device)
     position = torch.from_numpy(truth.position).to(device)
     module = torch.from_numpy(truth.module.astype(np.int64)).to(device)
     true_source, true_target = successors(truth)
+    if len(true_source) == 0:
+        raise UsageError(
+            "cannot train the embedding: no particle of these events has hits on neighbouring stations",
+            hint="train on events with truth, such as egretta simulate velo makes",
+        )
     true_keys = torch.from_numpy((true_source << 32) | true_target).to(device)
     true_weight = torch.from_numpy(config.positive_weight * _shortness(truth, true_source, true_target)).to(
         device
@@ -103,7 +104,9 @@ def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cp
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, config.steps)
     for step in range(config.steps):
-        chosen = np.sort(rng.choice(truth.n_events, min(config.events_per_step, truth.n_events), False))
+        chosen = np.sort(
+            rng.choice(truth.n_events, min(config.events_per_step, truth.n_events), replace=False)
+        )
         rows = np.concatenate([np.arange(truth.offsets[e], truth.offsets[e + 1]) for e in chosen])
         bounds = np.concatenate([[0], np.cumsum(np.diff(truth.offsets)[chosen])])
         index = torch.from_numpy(rows).to(device)
@@ -115,26 +118,28 @@ def train_embedding(truth: TruthHits, config: EmbeddingConfig, device: str = "cp
         query, key = model(position[index])
         # index_select, because the gradient of plain indexing serialises over repeated rows
         distance2 = ((query.index_select(0, source) - key.index_select(0, target)) ** 2).sum(1)
-        loss = (
-            nn.functional.binary_cross_entropy_with_logits(
-                model.offset.index_select(0, gap) - distance2, label, pair_weight, reduction="sum"
-            )
-            / label.sum()
-        )
+        loss = nn.functional.binary_cross_entropy_with_logits(
+            model.offset.index_select(0, gap) - distance2, label, pair_weight, reduction="sum"
+        ) / label.sum().clamp(min=1)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         schedule.step()
-        if step % 500 == 0 or step == config.steps - 1:
-            print(f"embedding step {step:6d}  loss {loss.item():.4f}", flush=True)
-    return model.eval()
+        if due(step, config.steps):
+            report("embedding", step, loss.item())
+    model.eval()
+    return model
 
 
 @torch.no_grad()
 def distances_at_recall(
     model: Embedding, truth: TruthHits, recall: float, n_events: int = 200
 ) -> tuple[Float32, float]:
-    """``d_max`` for each gap that keeps ``recall`` of the true edges (short tracks' count more), and how many edges a hit that gives."""
+    """``d_max`` float32[3], one a gap, that keeps ``recall`` of the true edges, and how many edges a hit that
+    gives.
+
+    Edges of short tracks count more. At most the first ``n_events`` events are used.
+    """
     device = next(model.parameters()).device
     part = truth.events(0, min(n_events, truth.n_events))
     module = torch.from_numpy(part.module.astype(np.int64)).to(device)

@@ -14,8 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from egretta.engines.training.config import GnnConfig
+from egretta.engines.training.progress import Report, due, print_loss
 from egretta.engines.training.truth import TruthHits, share_particle
 from egretta.kernels.batches import Float32, Int64
+from egretta.kernels.errors import UsageError
 from egretta.kernels.knn import nearest_neighbours
 from egretta.kernels.triplets import Graph, straight_triplets
 
@@ -133,20 +136,6 @@ def _strongest(values: Tensor, index: Tensor, n: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class GnnConfig:
-    """What defines a training; the defaults are the shipped model's."""
-
-    state: int = 16
-    message: int = 16
-    rival: int = 8
-    message_steps: int = 2
-    steps: int = 12000
-    events_per_step: int = 12
-    learning_rate: float = 4e-3
-    seed: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class LabelledGraphs:
     """Graphs of many events with labels and weights, cut into events by the offsets."""
 
@@ -169,7 +158,8 @@ def build_graphs(
     the particle.
     """
     edges = nearest_neighbours(truth.offsets, truth.module, query, key, d_max, k)
-    graph = straight_triplets(edges, *(np.ascontiguousarray(c) for c in truth.position.T), kink_max)
+    x, y, z = (np.ascontiguousarray(column) for column in truth.position.T)
+    graph = straight_triplets(edges, x, y, z, kink_max)
     edge_label, particle = share_particle(truth.particles, graph.source, graph.target)
     edge_weight = _weights(edge_label, particle, truth.n_stations)
     triplet_label, particle = share_particle(
@@ -194,11 +184,22 @@ def _weights(label: np.ndarray, particle: np.ndarray, n_stations: np.ndarray) ->
     return np.where(label, short, 1.0).astype(np.float32)
 
 
-def train_gnn(data: LabelledGraphs, config: GnnConfig, device: str = "cpu") -> TripletGNN:
-    """Train on all graphs of ``data``."""
+def train_gnn(
+    data: LabelledGraphs, config: GnnConfig, device: str = "cpu", report: Report = print_loss
+) -> TripletGNN:
+    """Train on all graphs of ``data``; on a CPU the same seed gives the same weights.
+
+    ``report`` gets the loss now and then. Raises UsageError where the graphs hold no triplet.
+    """
+    if data.graph.n_triplets == 0:
+        raise UsageError(
+            "cannot train the graph network: the graphs hold no triplet",
+            hint="train the embedding for longer, or widen --kink-max",
+        )
     torch.manual_seed(config.seed)
     rng = np.random.default_rng(config.seed)
-    model = TripletGNN(config.state, config.message, config.rival, config.message_steps).to(device)
+    model = TripletGNN(config.state, config.message, config.rival, config.message_steps)
+    model.to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, config.steps)
     loader = _Batches(data, device)
@@ -210,17 +211,20 @@ def train_gnn(data: LabelledGraphs, config: GnnConfig, device: str = "cpu") -> T
             triplet, batch.triplet_label, batch.triplet_weight
         )
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
-        if step % 1000 == 0 or step == config.steps - 1:
-            print(f"gnn step {step:6d}  loss {loss.item():.4f}", flush=True)
-    return model.eval()
+        if due(step, config.steps):
+            report("gnn", step, loss.item())
+    model.eval()
+    return model
 
 
 def _loss(logit: Tensor, label: Tensor, weight: Tensor) -> Tensor:
-    return nn.functional.binary_cross_entropy_with_logits(logit, label, weight, reduction="sum") / len(label)
+    return nn.functional.binary_cross_entropy_with_logits(logit, label, weight, reduction="sum") / max(
+        len(label), 1
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +242,11 @@ class _Batches:
     def __init__(self, data: LabelledGraphs, device: str) -> None:
         self.data = data
         self.device = device
-        to = lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device)  # noqa: E731
-        self.position = to(data.truth.position)
-        self.graph = [
-            to(a.astype(np.int64))
-            for a in (data.graph.source, data.graph.target, data.graph.first, data.graph.second)
-        ]
-        self.labels = [
-            to(a) for a in (data.edge_label, data.edge_weight, data.triplet_label, data.triplet_weight)
-        ]
+        graph = (data.graph.source, data.graph.target, data.graph.first, data.graph.second)
+        labels = (data.edge_label, data.edge_weight, data.triplet_label, data.triplet_weight)
+        self.position = torch.from_numpy(data.truth.position).to(device)
+        self.graph = [torch.from_numpy(a.astype(np.int64)).to(device) for a in graph]
+        self.labels = [torch.from_numpy(a).to(device) for a in labels]
 
     def batch(self, events: np.ndarray) -> _Batch:
         """The chosen events, renumbered to be one graph."""

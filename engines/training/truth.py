@@ -6,6 +6,8 @@ training needs neither ROOT nor uproot and can run on a bare GPU machine.
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from egretta.kernels.batches import Float32, Int32, Int64
+from egretta.kernels.errors import CorruptInputError, MissingInputError, UsageError
+from egretta.kernels.geometry import N_MODULES
+
+# What one sample is in the file, each array under NAME/ARRAY: ``hoff`` int64[events + 1] cuts the hits into
+# events, ``x``, ``y``, ``z`` (float32, mm) and ``module`` (int8, ascending within an event) are the hits;
+# ``poff`` int64[events + 1] cuts the particles, ``nhits`` int32 is a particle's number of hits, ``mchit``
+# int32 all particles' hits one after another, counted within the event.
+SAMPLE_ARRAYS = ("hoff", "x", "y", "z", "module", "poff", "nhits", "mchit")
 
 # A hit belongs to more than one particle in about 1 % of cases, to more than this many practically never.
 MAX_PARTICLES_PER_HIT = 4
@@ -52,17 +62,34 @@ class TruthHits:
         )
 
 
-def load_truth(path: Path, samples: list[str]) -> TruthHits:
-    """Join the named samples of one ``.npz``."""
-    parts = []
+def load_truth(path: Path, samples: Sequence[str]) -> TruthHits:
+    """Join the named samples of one ``.npz``.
+
+    Raises MissingInputError for a file that is not there, UsageError for a sample that is not in it, and
+    CorruptInputError for arrays that do not fit each other.
+    """
+    parts: list[TruthHits] = []
     n_particles = 0
-    with np.load(path) as archive:
+    with _open(path) as archive:
         for sample in samples:
-            parts.append(_sample(archive, sample, n_particles))
+            try:
+                arrays = {name: archive[f"{sample}/{name}"] for name in SAMPLE_ARRAYS}
+            except KeyError as error:
+                held = sorted({key.rpartition("/")[0] for key in archive.files})
+                raise UsageError(
+                    f"{path} holds no whole sample {sample!r}: {error.args[0]}",
+                    hint=f"it holds {', '.join(held) or 'none'}",
+                ) from error
+            parts.append(truth_of(arrays, f"sample {sample} of {path}", n_particles))
             n_particles += len(parts[-1].n_stations)
-    bounds = np.concatenate([np.diff(part.offsets) for part in parts])
+    if n_particles == 0:
+        raise UsageError(
+            f"{path} names no particle in {', '.join(samples) or 'no samples'}",
+            hint="take events with truth, such as egretta simulate velo makes",
+        )
+    n_hits = np.concatenate([np.diff(part.offsets) for part in parts])
     return TruthHits(
-        np.concatenate([[0], np.cumsum(bounds)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(n_hits)]).astype(np.int64),
         np.concatenate([part.position for part in parts]),
         np.concatenate([part.module for part in parts]),
         np.concatenate([part.particles for part in parts]),
@@ -70,19 +97,70 @@ def load_truth(path: Path, samples: list[str]) -> TruthHits:
     )
 
 
-def _sample(archive: Any, name: str, first_particle: int) -> TruthHits:
-    offsets = archive[f"{name}/hoff"]
-    position = np.stack([archive[f"{name}/{axis}"] for axis in "xyz"], axis=1)
-    module = archive[f"{name}/module"].astype(np.int32)
+def _open(path: Path) -> Any:
+    try:
+        archive = np.load(path)
+    except OSError as error:
+        raise MissingInputError(
+            f"cannot read the training events {path}: {error.strerror or error}",
+            hint="make them with python -m egretta.engines.training prepare",
+        ) from error
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise CorruptInputError(
+            f"cannot read the training events {path}: {error}",
+            hint="make them again with python -m egretta.engines.training prepare",
+        ) from error
+    return archive
+
+
+def truth_of(arrays: Mapping[str, NDArray[Any]], source: str, first_particle: int = 0) -> TruthHits:
+    """One sample from its arrays (``SAMPLE_ARRAYS``), its particles numbered from ``first_particle``.
+
+    Raises CorruptInputError, naming ``source``, where the arrays do not fit each other.
+    """
+    fault = _fault(arrays)
+    if fault:
+        raise CorruptInputError(
+            f"cannot train with {source}: {fault}", hint="leave this sample out, or make its file again"
+        )
+    offsets = arrays["hoff"].astype(np.int64)
+    module = arrays["module"].astype(np.int32)
     particles, n_stations = _particles_of_hits(
         offsets,
         module,
-        archive[f"{name}/poff"],
-        archive[f"{name}/nhits"],
-        archive[f"{name}/mchit"],
+        arrays["poff"].astype(np.int64),
+        arrays["nhits"].astype(np.int32),
+        arrays["mchit"].astype(np.int32),
         first_particle,
     )
+    position = np.stack([arrays[axis].astype(np.float32) for axis in "xyz"], axis=1)
     return TruthHits(offsets, position, module, particles, n_stations)
+
+
+def _fault(arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    """What keeps the arrays of a sample from being used; the kernels below do not look."""
+    hoff, poff, module = arrays["hoff"], arrays["poff"], arrays["module"]
+    for offsets, length in ((hoff, len(module)), (poff, len(arrays["nhits"]))):
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != length or (np.diff(offsets) < 0).any():
+            return "its offsets do not cover its arrays"
+    if len(hoff) != len(poff):
+        return f"it has hits of {len(hoff) - 1} events and particles of {len(poff) - 1}"
+    if any(len(arrays[axis]) != len(module) for axis in "xyz"):
+        return "x, y, z and module differ in length"
+    if not all(np.isfinite(arrays[axis]).all() for axis in "xyz"):
+        return "a position is NaN or infinite"
+    if ((module < 0) | (module >= N_MODULES)).any():
+        return f"a module is not one of 0 to {N_MODULES - 1}"
+    event = np.repeat(np.arange(len(hoff) - 1), np.diff(hoff))
+    if (np.diff(event * N_MODULES + module) < 0).any():
+        return "the hits of an event are not in ascending order of module"
+    n_hits, index = arrays["nhits"], arrays["mchit"]
+    if (n_hits < 0).any() or n_hits.sum() != len(index):
+        return f"its particles count {n_hits.sum()} hits, {len(index)} are listed"
+    event = np.repeat(np.repeat(np.arange(len(poff) - 1), np.diff(poff)), n_hits)
+    if ((index < 0) | (index >= np.diff(hoff)[event])).any():
+        return "a particle lists a hit that its event does not have"
+    return None
 
 
 @njit(cache=True)
