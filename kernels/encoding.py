@@ -7,9 +7,10 @@ included, as the detector does. Within a bank, clusters keep the order in which 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from egretta.kernels.batches import BankBatch, HitBatch, Int32, Int64
+from egretta.kernels.batches import BankBatch, HitBatch, Int32, Int64, UInt32
 from egretta.kernels.clustering import COLUMNS_PER_SUPERPIXEL, ROWS_PER_SUPERPIXEL
 from egretta.kernels.decoding import VP_RETINA_CLUSTER, VP_SUPERPIXEL
 from egretta.kernels.errors import CodeError
@@ -79,29 +80,58 @@ def encode_superpixel(
     order of column and row, with the flag "no neighbour" where it is true.
     """
     sensor, column, row = _checked(offsets, version, sensor, column, row)
-    owner = _event_of(offsets)
-    # a grid with an empty border, so that a step to a neighbour never lands in another column or sensor
-    width = N_ROWS // ROWS_PER_SUPERPIXEL + 2
-    height = N_COLUMNS // COLUMNS_PER_SUPERPIXEL + 2
-    cell = (column // COLUMNS_PER_SUPERPIXEL + 1) * width + row // ROWS_PER_SUPERPIXEL + 1
-    key = (owner * N_SENSORS + sensor) * (width * height) + cell
-    bit = 1 << (ROWS_PER_SUPERPIXEL * (column % COLUMNS_PER_SUPERPIXEL) + row % ROWS_PER_SUPERPIXEL)
-    order = np.argsort(key, kind="stable")
-    keys, first = np.unique(key[order], return_index=True)
-    masks = np.bitwise_or.reduceat(bit[order], first) if len(keys) else np.zeros(0, dtype=np.int64)
-    lonely = np.ones(len(keys), dtype=np.bool_)
-    for step in (1, width - 1, width, width + 1):
-        there = np.minimum(np.searchsorted(keys, keys + step), max(len(keys) - 1, 0))
-        pairs = np.flatnonzero(keys[there] == keys + step)
-        lonely[pairs] = False
-        lonely[there[pairs]] = False
-    source, cell = np.divmod(keys, width * height)
-    superpixel_column, superpixel_row = cell // width - 1, cell % width - 1
-    words = masks | (superpixel_row << 8) | (superpixel_column << 14) | np.where(lonely, NO_NEIGHBOUR, 0)
+    source = _event_of(offsets) * N_SENSORS + sensor
+    source, words = _superpixels(source, column, row, (len(offsets) - 1) * N_SENSORS)
     owner, sensor = np.divmod(source, N_SENSORS)
     if version == 4:
         words |= (sensor & 1) << 23
     return _pack(VP_SUPERPIXEL, version, offsets, owner, sensor, words, entry, event)
+
+
+@njit(cache=True, nogil=True)
+def _superpixels(source: Int64, column: Int64, row: Int64, n_sources: int) -> tuple[Int64, Int64]:
+    """Source and word (int64) of every super-pixel; a source is an event's sensor, ``n_sources`` in all."""
+    n = len(source)
+    # pixels by source: a counting sort
+    starts = np.zeros(n_sources + 1, np.int64)
+    for i in range(n):
+        starts[source[i] + 1] += 1
+    for s in range(n_sources):
+        starts[s + 1] += starts[s]
+    order = np.empty(n, np.int64)
+    ahead = starts[:-1].copy()
+    for i in range(n):
+        order[ahead[source[i]]] = i
+        ahead[source[i]] += 1
+    # the masks of one sensor, with an empty border, so that every super-pixel has eight neighbours
+    width = N_ROWS // ROWS_PER_SUPERPIXEL + 2
+    grid = np.zeros((N_COLUMNS // COLUMNS_PER_SUPERPIXEL + 2) * width, np.uint8)
+    cells = np.empty(n, np.int64)
+    sources = np.empty(n, np.int64)
+    words = np.empty(n, np.int64)
+    count = 0
+    for s in range(n_sources):
+        found = 0
+        for k in range(starts[s], starts[s + 1]):
+            c, r = column[order[k]], row[order[k]]
+            cell = (c // COLUMNS_PER_SUPERPIXEL + 1) * width + r // ROWS_PER_SUPERPIXEL + 1
+            if grid[cell] == 0:
+                cells[found] = cell
+                found += 1
+            bit = ROWS_PER_SUPERPIXEL * (c % COLUMNS_PER_SUPERPIXEL) + r % ROWS_PER_SUPERPIXEL
+            grid[cell] |= np.uint8(1 << bit)
+        cells[:found].sort()
+        for cell in cells[:found]:
+            word = np.int64(grid[cell]) | ((cell % width - 1) << 8) | ((cell // width - 1) << 14)
+            around = grid[cell - 1] | grid[cell + 1]
+            for step in range(width - 1, width + 2):
+                around |= grid[cell - step] | grid[cell + step]
+            sources[count] = s
+            words[count] = word | NO_NEIGHBOUR if around == 0 else word
+            count += 1
+        for cell in cells[:found]:
+            grid[cell] = 0
+    return sources[:count], words[:count]
 
 
 def clusters_of_hits(
@@ -166,15 +196,7 @@ def _pack(
     banks_per_event = N_SENSORS // sensors_per_bank
     bank = owner * banks_per_event + sensor // sensors_per_bank
     n_banks = n_events * banks_per_event
-    count = np.bincount(bank, minlength=n_banks)
-    word_offsets = np.zeros(n_banks + 1, dtype=np.int64)
-    np.cumsum(count + counts_ahead, out=word_offsets[1:])
-    out = np.zeros(int(word_offsets[-1]), dtype=np.uint32)
-    if counts_ahead:
-        out[word_offsets[:-1]] = count
-    order = np.argsort(bank, kind="stable")
-    ahead = counts_ahead * (bank[order] + 1)
-    out[np.arange(len(words)) + ahead] = words[order]
+    word_offsets, out = _lay_out(bank, words, n_banks, counts_ahead)
     default = np.arange(n_events, dtype=np.int64)
     source = np.tile(np.arange(banks_per_event, dtype=np.int32), n_events)
     return BankBatch(
@@ -187,3 +209,22 @@ def _pack(
         word_offsets,
         out,
     )
+
+
+@njit(cache=True, nogil=True)
+def _lay_out(bank: Int64, words: Int64, n_banks: int, ahead: int) -> tuple[Int64, UInt32]:
+    """Offsets and words (uint32) of the banks, ``words`` in their order; ``ahead`` 1 puts a count first."""
+    offsets = np.zeros(n_banks + 1, np.int64)
+    for i in range(len(bank)):
+        offsets[bank[i] + 1] += 1
+    for b in range(n_banks):
+        offsets[b + 1] += offsets[b] + ahead
+    out = np.empty(offsets[n_banks], np.uint32)
+    at = offsets[:-1] + ahead
+    if ahead:
+        for b in range(n_banks):
+            out[offsets[b]] = offsets[b + 1] - at[b]
+    for i in range(len(bank)):
+        out[at[bank[i]]] = words[i]
+        at[bank[i]] += 1
+    return offsets, out

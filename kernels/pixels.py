@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from egretta.kernels.batches import Int32
-from egretta.kernels.geometry import N_COLUMNS, N_ROWS, PITCH_MM, VeloGeometry
+from egretta.kernels.geometry import N_COLUMNS, N_ROWS, PITCH_MM, PIXELS_PER_CHIP, VeloGeometry
 
 Float64 = NDArray[np.float64]
 
@@ -54,12 +54,16 @@ def local_to_pixel(
 ) -> tuple[Int32, Int32, NDArray[np.bool_]]:
     """The pixel whose cell holds a point: column, row (int32), and whether the point is on the sensor.
 
-    Cells meet half-way between centres; the first and last columns' are as wide outwards as the pitch's
-    half. Column and row of a point off the sensor are those of the nearest pixel.
+    Cells are one pitch long in x, but the two where chips meet, which are longer: their cells begin where
+    their neighbours' end and meet half-way between their centres. Column and row of a point off the sensor
+    are those of the nearest pixel.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     centres = geometry.local_x.astype(np.float64)
     borders = (centres[1:] + centres[:-1]) / 2
+    for edge in range(PIXELS_PER_CHIP, N_COLUMNS, PIXELS_PER_CHIP):
+        borders[edge - 2] = centres[edge - 2] + PITCH_MM / 2
+        borders[edge] = centres[edge + 1] - PITCH_MM / 2
     column = np.searchsorted(borders, x, side="right")
     row = np.floor(y / PITCH_MM)
     inside = (x >= centres[0] - PITCH_MM / 2) & (x < centres[-1] + PITCH_MM / 2) & (row >= 0) & (row < N_ROWS)

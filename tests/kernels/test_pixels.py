@@ -48,6 +48,15 @@ def test_a_pixels_centre_lies_in_its_cell(column, row):
     assert (int(got_column[0]), int(got_row[0]), bool(inside[0])) == (column, row, True)
 
 
+def test_the_cells_where_chips_meet_are_as_long_as_their_pixels():
+    # in pitches from the sensor's edge: chip 0 ends behind a pixel of 2.5, chip 1 begins with another
+    borders = np.array([254, 255, 257.5, 260, 261, 513, 514, 516.5, 519, 520]) * PITCH_MM
+    before, _, _ = local_to_pixel(borders - 1e-4, np.ones(10), GEOMETRY)
+    behind, _, _ = local_to_pixel(borders + 1e-4, np.ones(10), GEOMETRY)
+    assert before.tolist() == [253, 254, 255, 256, 257, 509, 510, 511, 512, 513]
+    assert behind.tolist() == [column + 1 for column in before]
+
+
 def test_points_off_the_sensor_are_told():
     edge_x, edge_y = GEOMETRY.local_x[-1] + 0.6 * PITCH_MM, 256.1 * PITCH_MM
     x, y = [-0.01, 1.0, edge_x, 1.0, 1.0], [1.0, -0.01, 1.0, edge_y, 1.0]
