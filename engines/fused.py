@@ -17,7 +17,7 @@ from egretta.engines.onnx_file import check_inputs, load
 from egretta.engines.protocol import Arrays, ModelSpec
 from egretta.kernels.embedding import EmbeddingWeights, embed
 from egretta.kernels.errors import CodeError
-from egretta.kernels.gnn import GnnWeights, MessageWeights, StepWeights, classify
+from egretta.kernels.gnn import GnnWeights, MessageWeights, StepWeights, Workspace, classify
 
 Weights = dict[str, NDArray[Any]]
 Outputs = dict[str, NDArray[Any]]
@@ -84,8 +84,18 @@ def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
     steps: list[StepWeights] = []
     while f"step{len(steps)}_rival" in weights:
         prefix = f"step{len(steps)}_"
-        names = ("rival", "rival_bias", "advance", "advance_bias")
-        steps.append(StepWeights(_message(weights, prefix), *(weights[prefix + name] for name in names)))
+        rival, advance = weights[prefix + "rival"], weights[prefix + "advance"]
+        seen, leaving, entering = np.split(advance, np.cumsum([len(rival), rival.shape[1]]))
+        steps.append(
+            StepWeights(
+                _message(weights, prefix),
+                np.concatenate((rival, seen), axis=1),
+                leaving,
+                entering,
+                weights[prefix + "rival_bias"],
+                weights[prefix + "advance_bias"],
+            )
+        )
     parameters = GnnWeights(
         weights["encode"],
         weights["encode_bias"],
@@ -97,10 +107,12 @@ def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
         float(weights["triplet_bias"][0]),
     )
 
+    workspace = Workspace()
+
     def compute(inputs: Arrays) -> Outputs:
         source, target = inputs["source"], inputs["target"]
         first, second = inputs["first"], inputs["second"]
-        edge, triplet = classify(inputs["position"], source, target, first, second, parameters)
+        edge, triplet = classify(inputs["position"], source, target, first, second, parameters, workspace)
         return {"edge_logit": edge, "triplet_logit": triplet}
 
     return compute

@@ -119,7 +119,7 @@ def _absorb(  # type: ignore[no-untyped-def]
                 tolerance = between + tolerance_slope * abs(z[h] - near)
                 distance2 = dx * dx + dy * dy
                 if distance2 < tolerance * tolerance and distance2 < nearest2:
-                    nearest, nearest2 = h, distance2
+                    nearest, nearest2 = np.int64(h), distance2
             if nearest >= 0:
                 used[nearest] = True
                 out[at] = nearest

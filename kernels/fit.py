@@ -18,7 +18,7 @@ SCATTERING_FLOOR = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Fitted lines: state at each track's first hit (mm, slopes), chi2 for 2 * hits - 4 degrees of freedom."""
+    """Fitted lines: states at the first hits (mm, slopes), chi2 for 2 * hits - 4 degrees of freedom."""
 
     x: Float32
     y: Float32

@@ -1,8 +1,8 @@
 """The triplet graph network on the CPU: BLAS for its dense layers, Numba for all that follows the graph.
 
 The same function as the ONNX model ``velo-gnn`` (engines/training/gnn.py says what it computes and why). It
-works event by event, so that an event's rows stay in the cache from layer to layer. The floor is the dense layers'
-``steps * (2 S M + (S + 2 M) R + (S + 2 M + 2 R) S) + 2 S M`` multiply-adds an edge, for widths S of the state,
+works event by event, so that an event's rows stay in the cache from layer to layer. The floor is the dense
+layers' ``steps * (2 S M + (S + 2 M) (R + S)) + 2 S M`` multiply-adds an edge, for widths S of the state,
 M of the messages and R of the rivals.
 """
 
@@ -36,20 +36,28 @@ class MessageWeights:
 
 @dataclass(frozen=True, slots=True)
 class StepWeights:
-    """One step of message passing: ``rival`` float32[S + 2 M, R], ``advance`` float32[S + 2 M + 2 R, S], with
-    their biases."""
+    """One step of message passing.
+
+    ``rival_advance`` float32[S + 2 M, R + S] takes what an edge has seen to its strength as a rival and, in
+    the same product, to the part of its next state that depends on it alone; ``leaving`` and ``entering``
+    float32[R, S] take the strongest rivals at its source and target to the other parts.
+    """
 
     message: MessageWeights
-    rival: Float32
+    rival_advance: Float32
+    leaving: Float32
+    entering: Float32
     rival_bias: Float32
-    advance: Float32
     advance_bias: Float32
 
 
 @dataclass(frozen=True, slots=True)
 class GnnWeights:
-    """All weights, float32, matrices as (inputs, outputs): ``encode`` [8, S] with its bias [S], the steps, and
-    the read-out: ``edge`` [S] and ``triplet`` [M] with their biases."""
+    """All weights, float32, matrices as (inputs, outputs).
+
+    ``encode`` [8, S] with its bias [S], the steps, and the read-out: ``edge`` [S] and ``triplet`` [M] with
+    their biases.
+    """
 
     encode: Float32
     encode_bias: Float32
@@ -61,8 +69,35 @@ class GnnWeights:
     triplet_bias: float
 
 
+class Workspace:
+    """Buffers that are used again from block to block and from call to call, from one thread at a time.
+
+    Fresh memory costs more here than what is done with it: the system clears every page of it first.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Float32] = {}
+
+    def rows(self, name: str, n: int, width: int) -> Float32:
+        """An uninitialised float32[n, width]."""
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < n * width:
+            buffer = self._buffers[name] = np.empty(n * width * 5 // 4, np.float32)
+        return buffer[: n * width].reshape(n, width)
+
+    def product(self, name: str, rows: Float32, matrix: Float32) -> Float32:
+        """rows @ matrix."""
+        return np.matmul(rows, matrix, out=self.rows(name, len(rows), matrix.shape[1]))
+
+
 def classify(
-    position: Float32, source: Int32, target: Int32, first: Int32, second: Int32, weights: GnnWeights
+    position: Float32,
+    source: Int32,
+    target: Int32,
+    first: Int32,
+    second: Int32,
+    weights: GnnWeights,
+    workspace: Workspace | None = None,
 ) -> tuple[Float32, Float32]:
     """Logits of all edges, float32[edges], and of all triplets, float32[triplets].
 
@@ -71,6 +106,7 @@ def classify(
     """
     edge_logit = np.empty(len(source), np.float32)
     triplet_logit = np.empty(len(first), np.float32)
+    workspace = workspace or Workspace()
     for hits, edges, triplets in _blocks(source, target, first):
         edge_logit[edges], triplet_logit[triplets] = _classify_block(
             position[hits],
@@ -79,6 +115,7 @@ def classify(
             first[triplets] - np.int32(edges.start),
             second[triplets] - np.int32(edges.start),
             weights,
+            workspace,
         )
     return edge_logit, triplet_logit
 
@@ -100,41 +137,43 @@ def _blocks(source: Int32, target: Int32, first: Int32) -> Iterator[tuple[slice,
 
 
 def _classify_block(
-    position: Float32, source: Int32, target: Int32, first: Int32, second: Int32, weights: GnnWeights
+    position: Float32,
+    source: Int32,
+    target: Int32,
+    first: Int32,
+    second: Int32,
+    weights: GnnWeights,
+    work: Workspace,
 ) -> tuple[Float32, Float32]:
     n_state, n_message = weights.encode.shape[1], weights.last.bias.shape[0]
-    n_rival = weights.steps[0].rival.shape[1] if weights.steps else 0
+    n_rival = weights.steps[0].leaving.shape[0] if weights.steps else 0
     n_seen = n_state + 2 * n_message
     n_edges = len(source)
-    features = np.empty((n_edges, N_EDGE_FEATURES), np.float32)
-    kink = np.empty((len(first), N_TRIPLET_FEATURES), np.float32)
-    slope = np.empty((n_edges, 4), np.float32)
+    features = work.rows("features", n_edges, N_EDGE_FEATURES)
+    kink = work.rows("kink", len(first), N_TRIPLET_FEATURES)
+    slope = work.rows("slope", n_edges, 4)
     _edge_features(position, source, target, features, slope)
     _triplet_features(slope, first, second, kink)
-    # one row an edge: state, strongest message onward and back, strongest rivals at either end
-    row = np.empty((n_edges, n_seen + 2 * n_rival), np.float32)
-    state, seen = row[:, :n_state], row[:, :n_seen]
-    stride, flat = row.shape[1], _flat(row)
-    renew = _state_kernel(n_state)
-    renew(_flat(features @ weights.encode), weights.encode_bias, flat, stride)
+    # one row an edge: its state, the strongest message onward, the strongest back
+    seen = work.rows("seen", n_edges, n_seen)
+    state, flat = seen[:, :n_state], _flat(seen)
+    _start_state(work.product("encoded", features, weights.encode), weights.encode_bias, seen)
     send, read_out = _message_kernels(n_message)
-    compete = _rival_kernel(n_rival)
+    compete, advance = _rival_kernels(n_rival, n_state)
     for step in weights.steps:
-        said, kinks = _say(state, kink, step.message)
-        send(said, kinks, first, second, flat, stride, n_state)
-        compete(
-            _flat(seen @ step.rival), step.rival_bias, source, target, len(position), flat, stride, n_seen
-        )
-        renew(_flat(row @ step.advance), step.advance_bias, flat, stride)
+        message = step.message
+        said = _flat(work.product("said", state, message.said))
+        send(said, kink, message.kink, message.bias, first, second, flat, n_seen, n_state)
+        both = _flat(work.product("both", seen, step.rival_advance))
+        leaving, entering = compete(both, step.rival_bias, source, target, len(position))
+        from_source, from_target = _flat(leaving @ step.leaving), _flat(entering @ step.entering)
+        advance(both, from_source, from_target, step.advance_bias, source, target, flat, n_seen)
     triplet_logit = np.empty(len(first), np.float32)
-    said, kinks = _say(state, kink, weights.last)
-    read_out(said, kinks, first, second, weights.triplet, np.float32(weights.triplet_bias), triplet_logit)
+    last = weights.last
+    said = _flat(work.product("said", state, last.said))
+    bias = np.float32(weights.triplet_bias)
+    read_out(said, kink, last.kink, last.bias, first, second, weights.triplet, bias, triplet_logit)
     return state @ weights.edge + np.float32(weights.edge_bias), triplet_logit
-
-
-def _say(state: Float32, kink: Float32, weights: MessageWeights) -> tuple[Float32, Float32]:
-    """What each edge and each kink adds to a message, flat; the bias goes with the kink."""
-    return _flat(state @ weights.said), _flat(kink @ weights.kink + weights.bias)
 
 
 def _flat(rows: Float32) -> Float32:
@@ -182,18 +221,25 @@ def _triplet_features(slopes, first, second, out):  # type: ignore[no-untyped-de
         out[t, 4] = f(1 / 50) / in2
 
 
-# The widths below are constants of the compiled code: a row is then one or two registers, while a loop of unknown
-# length would spend its time on the remainder.
+@njit(cache=True, nogil=True)
+def _start_state(encoded, bias, seen):  # type: ignore[no-untyped-def]
+    for e in range(encoded.shape[0]):
+        for o in range(encoded.shape[1]):
+            seen[e, o] = max(encoded[e, o] + bias[o], np.float32(0))
+
+
+# The widths below are constants of the compiled code: a row is then one or two registers, while a loop of
+# unknown length would spend its time on the remainder.
 
 
 @cache
 def _message_kernels(width: int) -> tuple[Callable[..., None], Callable[..., None]]:
     zero = np.float32(0)
-    # Flat arrays and unsigned places: Numba would check a signed index for Python's negative ones, lane by lane.
+    # Flat arrays and unsigned places, because Numba checks signed ones for Python's negative indices.
     one, two = np.uintp(width), np.uintp(2 * width)
 
     @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan"})
-    def send(said, kink, first, second, row, stride, begin):  # type: ignore[no-untyped-def]
+    def send(said, kink, kink_weight, bias, first, second, row, stride, begin):  # type: ignore[no-untyped-def]
         """Each triplet's message to both its edges; the maxima start from zero, which rectifies them."""
         stride, begin = np.uintp(stride), np.uintp(begin)
         message = np.empty(width, np.float32)
@@ -202,12 +248,17 @@ def _message_kernels(width: int) -> tuple[Callable[..., None], Callable[..., Non
             for o in range(2 * width):
                 row[at + np.uintp(o)] = zero
         for t in range(len(first)):
-            a, b, at = np.uintp(first[t]), np.uintp(second[t]), np.uintp(t) * one
+            a, b = np.uintp(first[t]), np.uintp(second[t])
             said_a, said_b = a * two, b * two + one
             onward, back = a * stride + begin, b * stride + begin + one
+            k0, k1, k2, k3, k4 = kink[t, 0], kink[t, 1], kink[t, 2], kink[t, 3], kink[t, 4]
             for o in range(width):
                 k = np.uintp(o)
-                message[k] = said[said_a + k] + said[said_b + k] + kink[at + k]
+                message[k] = (
+                    (said[said_a + k] + said[said_b + k] + bias[k])
+                    + (k0 * kink_weight[0, k] + k1 * kink_weight[1, k] + k2 * kink_weight[2, k])
+                    + (k3 * kink_weight[3, k] + k4 * kink_weight[4, k])
+                )
             for o in range(width):
                 k = np.uintp(o)
                 row[onward + k] = max(row[onward + k], message[k])
@@ -216,65 +267,57 @@ def _message_kernels(width: int) -> tuple[Callable[..., None], Callable[..., Non
                 row[back + k] = max(row[back + k], message[k])
 
     @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan", "reassoc"})
-    def read_out(said, kink, first, second, weight, offset, logit):  # type: ignore[no-untyped-def]
+    def read_out(said, kink, kink_weight, bias, first, second, weight, offset, logit):  # type: ignore[no-untyped-def]
         for t in range(len(first)):
             said_a, said_b = np.uintp(first[t]) * two, np.uintp(second[t]) * two + one
-            at = np.uintp(t) * one
+            k0, k1, k2, k3, k4 = kink[t, 0], kink[t, 1], kink[t, 2], kink[t, 3], kink[t, 4]
             total = zero
             for o in range(width):
                 k = np.uintp(o)
-                total += max(said[said_a + k] + said[said_b + k] + kink[at + k], zero) * weight[k]
+                message = (
+                    (said[said_a + k] + said[said_b + k] + bias[k])
+                    + (k0 * kink_weight[0, k] + k1 * kink_weight[1, k] + k2 * kink_weight[2, k])
+                    + (k3 * kink_weight[3, k] + k4 * kink_weight[4, k])
+                )
+                total += max(message, zero) * weight[k]
             logit[t] = total + offset
 
     return send, read_out
 
 
 @cache
-def _state_kernel(width: int) -> Callable[..., None]:
-    one = np.uintp(width)
+def _rival_kernels(n_rival: int, n_state: int) -> tuple[Callable[..., Any], Callable[..., None]]:
+    zero = np.float32(0)
+    rivals, states, stride = np.uintp(n_rival), np.uintp(n_state), np.uintp(n_rival + n_state)
 
     @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan"})
-    def renew(state, bias, row, stride):  # type: ignore[no-untyped-def]
-        """The rectified state at the head of each row."""
-        for e in range(len(state) // width):
-            at, to = np.uintp(e) * one, np.uintp(e) * np.uintp(stride)
-            for o in range(width):
-                k = np.uintp(o)
-                row[to + k] = max(state[at + k] + bias[k], np.float32(0))
-
-    return renew
-
-
-@cache
-def _rival_kernel(width: int) -> Callable[..., Any]:
-    one = np.uintp(width)
-
-    @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan"})
-    def compete(rival, bias, source, target, n_hits, row, stride, begin):  # type: ignore[no-untyped-def]
-        """The strongest edge that leaves each edge's source, and that enters its target."""
-        stride, begin = np.uintp(stride), np.uintp(begin)
-        leaving = np.zeros(n_hits * width, np.float32)
-        entering = np.zeros(n_hits * width, np.float32)
-        value = np.empty(width, np.float32)
+    def compete(both, bias, source, target, n_hits):  # type: ignore[no-untyped-def]
+        """The strongest edge that leaves each hit, and that enters it, float32[hits, n_rival] each."""
+        leaving = np.zeros(n_hits * n_rival, np.float32)
+        entering = np.zeros(n_hits * n_rival, np.float32)
+        value = np.empty(n_rival, np.float32)
         for e in range(len(source)):
-            i, j, at = np.uintp(source[e]) * one, np.uintp(target[e]) * one, np.uintp(e) * one
-            for o in range(width):
+            i, j, at = np.uintp(source[e]) * rivals, np.uintp(target[e]) * rivals, np.uintp(e) * stride
+            for o in range(n_rival):
                 k = np.uintp(o)
-                value[k] = rival[at + k] + bias[k]
-            for o in range(width):
+                value[k] = both[at + k] + bias[k]
+            for o in range(n_rival):
                 k = np.uintp(o)
                 leaving[i + k] = max(leaving[i + k], value[k])
-            for o in range(width):
+            for o in range(n_rival):
                 k = np.uintp(o)
                 entering[j + k] = max(entering[j + k], value[k])
-        for e in range(len(source)):
-            i, j = np.uintp(source[e]) * one, np.uintp(target[e]) * one
-            at = np.uintp(e) * stride + begin
-            for o in range(width):
-                k = np.uintp(o)
-                row[at + k] = leaving[i + k]
-            for o in range(width):
-                k = np.uintp(o)
-                row[at + one + k] = entering[j + k]
+        return leaving.reshape(n_hits, n_rival), entering.reshape(n_hits, n_rival)
 
-    return compete
+    @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan"})
+    def advance(both, from_source, from_target, bias, source, target, seen, width):  # type: ignore[no-untyped-def]
+        """The next state, at the head of each row of ``seen``."""
+        for e in range(len(source)):
+            at, to = np.uintp(e) * stride + rivals, np.uintp(e) * np.uintp(width)
+            i, j = np.uintp(source[e]) * states, np.uintp(target[e]) * states
+            for o in range(n_state):
+                k = np.uintp(o)
+                total = (both[at + k] + bias[k]) + (from_source[i + k] + from_target[j + k])
+                seen[to + k] = max(total, zero)
+
+    return compete, advance

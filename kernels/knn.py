@@ -5,8 +5,8 @@ From a hit on station ``s`` the candidates lie on the other module of ``s`` when
 in the embedding than ``d_max``, which is given apart for these three gaps, is no neighbour. Of the others the
 ``k`` nearest are kept; of two at the same distance the one with the smaller index comes first.
 
-The search is exact. In events with crowded modules each module's keys are sorted along the first embedding axis,
-so that a query reads a window of them; where modules hold few hits, reading them whole is faster.
+The search is exact. In events with crowded modules each module's keys are sorted along the first embedding
+axis, so that a query reads a window of them; where modules hold few hits, reading them whole is faster.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _search_kernel(n_dim: int) -> Callable[..., tuple[Int64, Int32, Int32]]:
                 station = m >> 1
                 for d in range(n_dim):
                     q[d] = query[i * n_dim + d]
-                count = 0
+                count = np.int64(0)
                 other = m + 1
                 last = min(2 * station + 6, N_MODULES)
                 while other < last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egretta.kernels.absorption import AbsorptionConfig, absorb
 from egretta.kernels.batches import Float32, Int32, Int64
@@ -27,8 +28,8 @@ class TrackingConfig:
 class Candidates:
     """Track candidates of a batch, ordered by event.
 
-    ``offsets`` int64[candidates + 1] cuts ``hit`` int32 (counted in the batch, ascending in z); ``paths`` are the
-    same candidates before absorption; ``lines`` their fits.
+    ``offsets`` int64[candidates + 1] cuts ``hit`` int32 (counted in the batch, ascending in z); ``paths`` are
+    the same candidates before absorption; ``lines`` their fits.
     """
 
     offsets: Int64
@@ -37,8 +38,8 @@ class Candidates:
     lines: Lines
 
 
-def components_of(graph: Graph, kept: Int32, n_hits: int) -> Int32:
-    """Weakly connected components of the hits over the ``kept`` triplets' edges, int32[hits]."""
+def components_of(graph: Graph, kept: NDArray[np.bool_], n_hits: int) -> Int32:
+    """Weakly connected components of the hits over the edges of the ``kept`` triplets, int32[hits]."""
     first, second = graph.first[kept], graph.second[kept]
     return connected_components(
         n_hits,

@@ -1,7 +1,8 @@
 """The pipeline ``velo``: raw banks or hits of the VELO to straight tracks.
 
-decode → embedding → nearest neighbours → straight triplets → graph network → threshold → connected components →
-peeling into tracks, absorption of overlap hits, line fit. ``docs/velo.md`` tells why each step is there.
+decode → embedding → nearest neighbours → straight triplets → graph network → threshold → connected
+components → peeling into tracks, absorption of overlap hits, line fit. ``docs/velo.md`` tells why each step
+is there.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from egretta.kernels.knn import N_GAPS, nearest_neighbours
 from egretta.kernels.tracking import TrackingConfig, components_of, find_candidates
 from egretta.kernels.triplets import straight_triplets
 
-# Events are taken through the steps in groups of about this many hits: large enough to spread the cost of calls, small
-# enough that a group's edges stay in the cache and memory does not grow with the batch.
+# Events are taken through the steps in groups of about this many hits: large enough to spread the cost of
+# calls, small enough that memory does not grow with the batch.
 _GROUP_HITS = 32768
 
 
@@ -89,10 +90,8 @@ class VeloPipeline:
         clock = _Stopwatch()
         with clock("decode"):
             hits, rejected = self._hits_of(batch)
-        parts = []
         counts: dict[str, int] = defaultdict(int)
-        for group in _groups(hits):
-            parts.append(self._track(group, clock, counts))
+        parts = [self._track(group, clock, counts) for group in _groups(hits)]
         with clock("peel"):
             tracks = concatenate(parts) if parts else _no_tracks(hits)
         counts["hits"] = hits.n_hits
@@ -136,8 +135,7 @@ class VeloPipeline:
                 }
             )["triplet_logit"]
         with clock("wcc"):
-            kept = np.flatnonzero(logits > self._tracking.threshold)
-            component = components_of(graph, kept, hits.n_hits)
+            component = components_of(graph, logits > self._tracking.threshold, hits.n_hits)
         with clock("peel"):
             found = find_candidates(
                 graph, logits, component, hits.offsets, hits.module, hits.x, hits.y, hits.z, self._tracking
