@@ -135,7 +135,7 @@ def _search_kernel(n_dim: int) -> Callable[..., tuple[Int64, Int32, Int32]]:
         q = np.empty(n_dim, np.float32)
         starts = np.empty(N_MODULES + 1, np.int64)
         offsets = np.zeros(n_hits + 1, np.int64)
-        capacity = max(1024, 16 * n_hits)
+        capacity = np.int64(max(1024, 16 * n_hits))
         source = np.empty(capacity, np.int32)
         target = np.empty(capacity, np.int32)
         n_edges = 0
@@ -195,9 +195,9 @@ def _search_kernel(n_dim: int) -> Callable[..., tuple[Int64, Int32, Int32]]:
                     count = np.int64(n_near)
                 if count > k:
                     _keep_nearest(candidate, distance2, count, k)
-                    count = k
+                    count = np.int64(k)
                 if n_edges + count > capacity:
-                    capacity = max(2 * capacity, n_edges + count)
+                    capacity = 2 * capacity + count
                     source = grown(source, n_edges, capacity)
                     target = grown(target, n_edges, capacity)
                 _sort_small(candidate, count)

@@ -147,6 +147,11 @@ def _peel(  # type: ignore[no-untyped-def]
                     hits[n_out] = path[p]
                     n_out += 1
                 offsets.append(np.int64(n_out))
+                # three used hits in a row lead to no new track
+                for t in range(a, b):
+                    e, f = first[t], second[t]
+                    if used[source[e]] + used[target[e]] + used[target[f]] == 3:
+                        alive[t] = False
     out = np.empty(len(offsets), np.int64)
     for o in range(len(offsets)):
         out[o] = offsets[o]
