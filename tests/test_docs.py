@@ -4,6 +4,7 @@ import dataclasses
 import re
 import sys
 import types
+import typing
 from pathlib import Path
 
 import awkward as ak
@@ -13,6 +14,7 @@ import uproot
 
 from egretta.jobs.failures import EXIT_CODES, EXIT_USAGE
 from egretta.jobs.manifest import Manifest
+from egretta.jobs.pipelines.velo_options import VeloOptions
 from egretta.jobs.unit import Unit
 from egretta.workflows.spec import CampaignSpec, Section
 
@@ -64,6 +66,20 @@ def test_every_field_of_unit_and_manifest_is_documented(kind, heading):
         name for row in rows(section("job.md", heading))[2:] for name in re.findall(r"`(\w+)`", row[0])
     }
     assert documented == {field.name for field in dataclasses.fields(kind)} | {"schema"}
+
+
+def test_every_option_of_the_velo_pipeline_is_documented_with_its_default():
+    documented = {
+        key.strip("`"): (default, meaning)
+        for key, default, _, meaning in rows(section("velo.md", "Options"))
+        if key.startswith("`")
+    }
+    assert set(documented) == set(VeloOptions.model_fields)
+    for key, field in VeloOptions.model_fields.items():
+        if field.default and isinstance(field.default, str):
+            assert documented[key][0] == f'`"{field.default}"`', key
+        for choice in typing.get_args(field.annotation) if isinstance(field.default, str) else ():
+            assert f'`"{choice}"`' in documented[key][1], key
 
 
 def test_the_exit_codes_of_a_job_are_documented():

@@ -27,9 +27,9 @@ class EmbeddingConfig:
 class GnnConfig:
     """The graph network, whose ``state``, ``message`` and ``rival`` are widths, and its training."""
 
-    state: int = 12
-    message: int = 8
-    rival: int = 4
+    state: int = 16
+    message: int = 16
+    rival: int = 8
     message_steps: int = 2
     steps: int = 16000
     events_per_step: int = 12
@@ -42,13 +42,13 @@ class TrainingConfig:
     """What defines both models; the defaults are the shipped models'.
 
     ``recall`` is the share of true edges that ``d_max`` keeps on the valid samples, ``k`` the most
-    neighbours of a hit, ``kink_max`` the largest change of slope in a triplet, ``threshold`` the triplet
-    logit above which the pipeline keeps a triplet.
+    neighbours of a hit, ``kink_max`` the largest change of slope in a triplet (of a track along the beam and through it),
+    ``threshold`` the triplet logit above which the pipeline keeps a triplet.
     """
 
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     gnn: GnnConfig = field(default_factory=GnnConfig)
-    recall: float = 0.989
+    recall: float = 0.987
     k: int = 64
-    kink_max: float = 0.016
+    kink_max: float = 0.02
     threshold: float = 1.0

@@ -58,7 +58,7 @@ def graphs(truth, embedding):
     d_max, _ = distances_at_recall(model, truth, 0.98)
     with torch.no_grad():
         query, key = model(torch.from_numpy(truth.position))
-    return build_graphs(truth, query.numpy(), key.numpy(), d_max, 64, 0.016)
+    return build_graphs(truth, query.numpy(), key.numpy(), d_max, 64, 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -147,13 +147,13 @@ def test_one_command_writes_models_that_every_engine_runs_alike(data, truth, tmp
     ]
     for embedding, gnn in opened:
         settings = embedding.spec.settings
-        assert (settings["k"], settings["kink_max"]) == ("64", "0.016")
+        assert (settings["k"], settings["kink_max"]) == ("64", "0.02")
         assert (settings["seed"], settings["steps"]) == ("7", "40")
         assert (settings["trained_on"], settings["egretta_version"]) == ("events", __version__)
         assert (gnn.spec.settings["threshold"], gnn.spec.settings["steps"]) == ("-0.5", "20")
     rows = [embedding.run({"position": truth.position}) for embedding, _ in opened]
     d_max = np.array(opened[0][0].spec.settings["d_max"].split(), np.float32)
-    graph = build_graphs(truth, rows[0]["query"], rows[0]["key"], d_max, 64, 0.016).graph
+    graph = build_graphs(truth, rows[0]["query"], rows[0]["key"], d_max, 64, 0.02).graph
     assert graph.n_triplets > 0
     index = {n: getattr(graph, n) for n in ("source", "target", "first", "second")}
     logits = [gnn.run({"position": truth.position, **index}) for _, gnn in opened]
