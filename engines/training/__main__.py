@@ -40,8 +40,9 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise SiteError("training needs PyTorch, which is not installed", hint="pip install 'egretta[train]'")
+    for library in ("torch", "onnx"):
+        if importlib.util.find_spec(library) is None:
+            raise SiteError(f"cannot train: {library} is not installed", hint="pip install 'egretta[train]'")
     from egretta.engines.training.train import train
 
     defaults = TrainingConfig()

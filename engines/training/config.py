@@ -42,8 +42,8 @@ class TrainingConfig:
     """What defines both models; the defaults are the shipped models'.
 
     ``recall`` is the share of true edges that ``d_max`` keeps on the valid samples, ``k`` the most
-    neighbours of a hit, ``kink_max`` the largest change of slope in a triplet (of a track along the beam and through it),
-    ``threshold`` the triplet logit above which the pipeline keeps a triplet.
+    neighbours of a hit, ``kink_max`` the largest change of slope in a triplet of a track along the beam and
+    through it, ``threshold`` the triplet logit above which the pipeline keeps a triplet.
     """
 
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)

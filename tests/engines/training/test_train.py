@@ -185,6 +185,22 @@ def test_the_exported_graph_network_computes_what_the_trained_one_does(truth, gr
     np.testing.assert_allclose(logits["triplet_logit"], triplet, atol=1e-3)
 
 
+def test_empty_events_do_not_disturb(truth):
+    first, last = truth.offsets[0], truth.offsets[-1]
+    padded = replace(truth, offsets=np.concatenate([[first] * 3, truth.offsets, [last] * 3]))
+    # one event a step, so that some steps have nothing to learn from
+    model = train_embedding(padded, replace(EMBEDDING, events_per_step=1, steps=20), report=Losses())
+    d_max, _ = distances_at_recall(model, padded, 0.9)
+    with torch.no_grad():
+        query, key = model(torch.from_numpy(padded.position))
+    graphs = build_graphs(padded, query.numpy(), key.numpy(), d_max, 64, 0.02)
+    network = train_gnn(graphs, replace(GNN, events_per_step=1, steps=20), report=Losses())
+    edge, triplet = predict(network, graphs, n_events=2)
+    assert (len(edge), len(triplet)) == (graphs.graph.n_edges, graphs.graph.n_triplets)
+    assert np.isfinite(edge).all()
+    assert np.isfinite(triplet).all()
+
+
 def test_events_without_particles_to_follow_are_refused(truth):
     alone = TruthHits(
         truth.offsets, truth.position, truth.module, np.full_like(truth.particles, -1), truth.n_stations
