@@ -40,7 +40,8 @@ class Candidates:
 
 def components_of(graph: Graph, kept: NDArray[np.bool_], n_hits: int) -> Int32:
     """Weakly connected components of the hits over the edges of the ``kept`` triplets, int32[hits]."""
-    first, second = graph.first[kept], graph.second[kept]
+    rows = np.flatnonzero(kept)
+    first, second = graph.first[rows], graph.second[rows]
     return connected_components(
         n_hits,
         np.concatenate((graph.source[first], graph.source[second])),
