@@ -32,10 +32,9 @@ class OnnxRuntimeEngine:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        content = read_bytes(path)
         try:
-            self._session = ort.InferenceSession(
-                read_bytes(path), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             # ONNX Runtime's exceptions share no public base class
             raise CodeError(
