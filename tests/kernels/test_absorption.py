@@ -57,7 +57,7 @@ def reference(event, module, x, y, z, tracks, config):
 
 
 def random_events(rng, n_events, n_tracks, n_free):
-    """Straight tracks with gaps, and free hits about them; tracks count hits in the whole batch."""
+    """Nearly straight tracks with gaps, and free hits about them; tracks count hits in the whole batch."""
     offsets, modules, xs, ys, zs, tracks, events = [0], [], [], [], [], [], []
     for e in range(n_events):
         hits = []
@@ -69,9 +69,9 @@ def random_events(rng, n_events, n_tracks, n_free):
             for m in span if n_free else chosen:
                 z = MODULE_Z[m] + rng.choice([-0.581, 0.581])
                 own = m in chosen
-                scatter = 0.0 if own else rng.choice([0.02, 0.1, 0.3])
+                scatter = 0.05 if own else rng.choice([0.02, 0.1, 0.3])
                 for _ in range(1 if own else rng.integers(0, n_free)):
-                    dx, dy = rng.normal(0, scatter, 2) if scatter else (0.0, 0.0)
+                    dx, dy = rng.normal(0, scatter, 2)
                     hits.append((int(m), x0 + tx * z + dx, y0 + ty * z + dy, z, t if own else -1))
         order = rng.permutation(len(hits))
         hits = sorted((hits[h] for h in order), key=lambda hit: hit[0])
