@@ -10,6 +10,7 @@ ROOMS := workflows jobs kernels engines throttling
 EVENTS ?= 1000
 DEMO ?= demo
 PYTEST_FLAGS ?=
+BENCH_FLAGS ?=
 
 say = @printf '\n==> %s\n' "$(1)"
 
@@ -46,8 +47,8 @@ docs: $(VENV)/.dev ## build the documentation into ./site
 	@printf 'written to site/index.html\n'
 
 bench: $(VENV)/.bench ## measure speed and physics (minutes; benchmarks/RESULTS.md holds the figures)
-	$(call say,Benchmarks)
-	@$(BIN)/python -m benchmarks
+	$(call say,Benchmarks: let nothing else run meanwhile (BENCH_FLAGS=--quick only tries them))
+	@$(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
 install: $(VENV)/.dev ## make the environment in ./.venv, for development
 	@printf 'environment: . %s/activate\n' $(BIN)

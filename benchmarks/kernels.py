@@ -202,7 +202,7 @@ def _table(sample: Sample, n_events: int, timed: list[Timed], machine: Machine) 
         "cKDTree over all hits of an event finds the k nearest keys anywhere, with no bound and no planes: "
         "another question, whose answers would still have to be filtered. `The same planes and distances` "
         "builds a tree a station and asks for up to k within d_max for each gap of stations: ours, but "
-        "for at most k a gap rather than in all; it is left as arrays by gap, not joined to one list of edges",
+        "for at most k a gap rather than in all; its answers are not joined to one list of edges",
     )
 
 

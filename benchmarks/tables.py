@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 import tempfile
@@ -67,12 +68,9 @@ def number(value: float | None, digits: int = 3) -> str:
         return ""
     if value == 0:
         return "0"
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    decimals = 0
-    while abs(value) * 10**decimals < 10 ** (digits - 1):
-        decimals += 1
-    return f"{value:.{decimals}f}"
+    rounded = float(f"{value:.{digits}g}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{value:,.{decimals}f}"
 
 
 def times(part: float, whole: float) -> str:
