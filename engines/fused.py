@@ -22,6 +22,8 @@ from egretta.kernels.gnn import GnnWeights, MessageWeights, StepWeights, Workspa
 Weights = dict[str, NDArray[Any]]
 Outputs = dict[str, NDArray[Any]]
 
+_HINT = 'export it with Egretta\'s training, or set engine = "onnxruntime" under [inference]'
+
 
 class FusedEngine:
     """A model that a kernel of ours computes."""
@@ -41,7 +43,11 @@ class FusedEngine:
         except KeyError as error:
             raise CodeError(
                 f"{path} calls itself {self._spec.name} but has no weights named {error}",
-                hint='export it with Egretta\'s training, or set engine = "onnxruntime" under [inference]',
+                hint=_HINT,
+            ) from error
+        except (ValueError, IndexError) as error:
+            raise CodeError(
+                f"{path} calls itself {self._spec.name} but has weights of other shapes: {error}", hint=_HINT
             ) from error
 
     @property

@@ -7,13 +7,14 @@ is there.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from egretta.kernels.geometry import VeloGeometry
 from egretta.kernels.knn import N_GAPS, nearest_neighbours
 from egretta.kernels.tracking import TrackingConfig, components_of, find_candidates
 from egretta.kernels.triplets import straight_triplets
+
+T = TypeVar("T")
 
 # Events are taken through the steps in groups of about this many hits: large enough to spread the cost of
 # calls, small enough that memory does not grow with the batch.
@@ -50,21 +53,29 @@ class VeloPipeline:
         geometry = options.geometry
         self._geometry = VeloGeometry.load(geometry) if geometry else VeloGeometry.nominal()
         threads = int(os.environ.get("EGRETTA_THREADS", "1"))
-        self._embedding = open_engine(
-            options.engine, options.models.get("embedding", shipped("velo-embedding")), threads=threads
-        )
-        self._gnn = open_engine(
-            options.engine, options.models.get("gnn", shipped("velo-gnn")), threads=threads
-        )
+        self._embedding = self._engine("embedding", ("query", "key"), threads)
+        self._gnn = self._engine("gnn", ("triplet_logit",), threads)
         self._d_max = self._distances()
-        self._k = int(options.k or self._setting(self._embedding, "k"))
-        self._kink_max = float(options.kink_max or self._setting(self._embedding, "kink_max"))
+        self._k = options.k or self._setting(self._embedding, "k", _count)
+        self._kink_max = options.kink_max or self._setting(self._embedding, "kink_max", _positive)
         threshold = options.threshold
         if threshold is None:
-            threshold = float(self._setting(self._gnn, "threshold"))
+            threshold = self._setting(self._gnn, "threshold", _number)
         self._tracking = TrackingConfig(threshold=threshold)
 
-    def _setting(self, engine: Engine, name: str) -> str:
+    def _engine(self, role: Literal["embedding", "gnn"], outputs: tuple[str, ...], threads: int) -> Engine:
+        """The model of that role in the chosen engine; it must give these outputs."""
+        path = self._options.models.get(role, shipped(f"velo-{role}"))
+        engine = open_engine(self._options.engine, path, threads=threads)
+        given = [tensor.name for tensor in engine.spec.outputs]
+        if not set(outputs) <= set(given):
+            raise CodeError(
+                f"{path} cannot be the {role}: it gives {', '.join(given)}, not {', '.join(outputs)}",
+                hint="check which model each role has under [inference] models",
+            )
+        return engine
+
+    def _setting(self, engine: Engine, name: str, parse: Callable[[str], T]) -> T:
         """A setting that the model was trained with, where the campaign does not set it."""
         value = engine.spec.settings.get(name)
         if value is None:
@@ -72,12 +83,16 @@ class VeloPipeline:
                 f"the model {engine.spec.name} does not say its {name!r}",
                 hint=f"set {name} under [pipeline], or put it into the model's metadata",
             )
-        return value
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise CodeError(
+                f"the model {engine.spec.name} says {name} = {value!r}, which cannot be used: {error}",
+                hint=f"set {name} under [pipeline], or mend the model's metadata",
+            ) from error
 
     def _distances(self) -> Float32:
-        given = self._options.d_max or [
-            float(word) for word in self._setting(self._embedding, "d_max").split()
-        ]
+        given = self._options.d_max or self._setting(self._embedding, "d_max", _numbers)
         if len(given) != N_GAPS:
             raise CodeError(
                 f"d_max holds {len(given)} distances, one for each of {N_GAPS} gaps is needed",
@@ -165,6 +180,29 @@ class VeloPipeline:
         """Release both engines."""
         self._embedding.close()
         self._gnn.close()
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("it is not finite")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise ValueError("it is not positive")
+    return value
+
+
+def _count(text: str) -> int:
+    _positive(text)
+    return int(text)
+
+
+def _numbers(text: str) -> list[float]:
+    return [_number(word) for word in text.split()]
 
 
 class _Stopwatch:

@@ -47,6 +47,11 @@ def read_options(options: Mapping[str, Any]) -> VeloOptions:
     values: dict[str, Any] = {}
     for section, table in options.items():
         known = _SECTIONS.get(section, ())
+        if not isinstance(table, Mapping):
+            raise SpecError(
+                f"the pipeline velo takes a table [{section}], not {table!r}",
+                hint=f"known keys: {', '.join(known) or 'none'}",
+            )
         for key, value in table.items():
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)

@@ -180,6 +180,15 @@ def test_a_model_that_bears_a_known_name_but_not_its_weights_is_refused(tmp_path
         open_engine("fused", path)
 
 
+def test_a_model_with_a_weight_of_another_shape_is_refused(tmp_path):
+    model = onnx.load(shipped("velo-gnn"))
+    (weight,) = [w for w in model.graph.initializer if w.name == "edge"]
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.zeros(3, np.float32), "edge"))
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(CodeError, match="calls itself velo-gnn but has weights of other shapes"):
+        open_engine("fused", tmp_path / "m.onnx")
+
+
 def test_failures_inside_onnx_runtime_are_ours(tmp_path):
     engine = open_engine("onnxruntime", shipped("velo-gnn"))
     with pytest.raises(CodeError, match="ONNX Runtime failed in model velo-gnn"):

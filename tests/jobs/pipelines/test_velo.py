@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from egretta.engines.models import shipped
-from egretta.engines.opening import ENGINES
+from egretta.engines.opening import ENGINES, open_engine
 from egretta.jobs.pipelines import make_pipeline
 from egretta.jobs.readers.slicing import slice_batch
 from egretta.jobs.simulation.velo import generate_events
@@ -281,27 +281,18 @@ def test_a_batch_in_which_every_event_is_rejected_has_no_tracks(pipeline):
 
 
 def test_models_named_in_the_campaign_are_used(result, simulated, tmp_path):
-    import onnx
-
-    model = onnx.load(shipped("velo-gnn"))
-    onnx.helper.set_model_props(model, {"threshold": "1e9"})
-    onnx.save(model, tmp_path / "gnn.onnx")
-    shutil.copy(shipped("velo-embedding"), tmp_path / "embedding.onnx")
-    models = {role: str(tmp_path / f"{role}.onnx") for role in ("embedding", "gnn")}
+    models = {
+        "embedding": str(shutil.copy(shipped("velo-embedding"), tmp_path)),
+        "gnn": with_settings("velo-gnn", tmp_path / "gnn.onnx", threshold="1e9"),
+    }
     strict = make_pipeline("velo", {"inference": {"models": models}})
     assert strict.process(simulated.hits).tracks.n_tracks == 0
     # the campaign's own threshold goes before the model's
-    threshold = float(settings_of("velo-gnn")["threshold"])
+    threshold = float(open_engine("fused", shipped("velo-gnn")).spec.settings["threshold"])
     mended = make_pipeline(
         "velo", {"pipeline": {"threshold": threshold}, "inference": {"models": models}}
     ).process(simulated.hits)
     assert tracks_of(mended.tracks) == tracks_of(result.tracks)
-
-
-def settings_of(name):
-    from egretta.engines.onnx_file import load
-
-    return load(shipped(name))[0].settings
 
 
 def test_a_lower_k_gives_fewer_neighbours(result, simulated):
@@ -310,21 +301,59 @@ def test_a_lower_k_gives_fewer_neighbours(result, simulated):
     assert fewer.counts["neighbours"] < result.counts["neighbours"]
 
 
-def without_settings(name, path):
+def with_settings(name, path, **changes):
+    """A copy of a shipped model with other settings, those of None left out."""
     import onnx
 
     model = onnx.load(shipped(name))
+    settings = {entry.key: entry.value for entry in model.metadata_props} | changes
     del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {k: v for k, v in settings.items() if v is not None})
     onnx.save(model, path)
     return str(path)
 
 
-@pytest.mark.parametrize(("role", "setting"), [("embedding", "d_max"), ("gnn", "threshold")])
+@pytest.mark.parametrize(
+    ("role", "setting"),
+    [("embedding", "d_max"), ("embedding", "k"), ("embedding", "kink_max"), ("gnn", "threshold")],
+)
 def test_a_model_that_lacks_a_setting_is_refused_by_its_name(role, setting, tmp_path):
-    path = without_settings(f"velo-{role}", tmp_path / "model.onnx")
+    path = with_settings(f"velo-{role}", tmp_path / "model.onnx", **{setting: None})
     with pytest.raises(CodeError, match=f"the model velo-{role} does not say its '{setting}'") as caught:
         make_pipeline("velo", {"inference": {"models": {role: path}}})
     assert f"set {setting} under [pipeline]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("role", "setting", "value"),
+    [
+        ("embedding", "d_max", "1 two 3"),
+        ("embedding", "d_max", "1 2 inf"),
+        ("embedding", "k", "0"),
+        ("embedding", "k", "1.5"),
+        ("embedding", "kink_max", "-0.1"),
+        ("gnn", "threshold", "high"),
+        ("gnn", "threshold", "nan"),
+    ],
+)
+def test_a_model_with_a_setting_that_cannot_be_used_is_refused(role, setting, value, tmp_path):
+    path = with_settings(f"velo-{role}", tmp_path / "model.onnx", **{setting: value})
+    with pytest.raises(CodeError) as caught:
+        make_pipeline("velo", {"inference": {"models": {role: path}}})
+    assert f"the model velo-{role} says {setting} = '{value}', which cannot be used" in str(caught.value)
+
+
+def test_a_model_of_two_distances_is_refused(tmp_path):
+    path = with_settings("velo-embedding", tmp_path / "model.onnx", d_max="1 2")
+    with pytest.raises(CodeError, match="d_max holds 2 distances"):
+        make_pipeline("velo", {"inference": {"models": {"embedding": path}}})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_models_in_each_others_roles_are_refused(engine):
+    models = {"embedding": str(shipped("velo-gnn")), "gnn": str(shipped("velo-embedding"))}
+    with pytest.raises(CodeError, match="cannot be the embedding: it gives edge_logit, triplet_logit"):
+        make_pipeline("velo", {"inference": {"engine": engine, "models": models}})
 
 
 def test_options_that_cannot_be_used_are_refused_when_the_pipeline_is_made(tmp_path):

@@ -97,3 +97,8 @@ def test_a_wrong_value_is_named_with_its_section(section, key, value):
         read_options({section: {key: value}})
     assert f"cannot use {key} = {value!r} under [{section}]" in caught.value.message
     assert caught.value.hint
+
+
+def test_a_section_that_is_no_table_is_refused():
+    with pytest.raises(SpecError, match=r"takes a table \[pipeline\], not 3"):
+        read_options({"pipeline": 3})
