@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -127,5 +128,9 @@ def entries(file: Path, tree: str | None = None) -> int:
 
 
 def steady_events_per_s(short: JobRun, long: JobRun) -> float:
-    """The rate of the events that the longer run has more: what start-up takes cancels out."""
-    return (long.events - short.events) / (long.wall_s - short.wall_s)
+    """The rate of the events that the longer run has more: what start-up takes cancels out.
+
+    Not a number where the longer run took no longer: too few events for a machine as busy as this one.
+    """
+    more_s = long.wall_s - short.wall_s
+    return (long.events - short.events) / more_s if more_s > 0 else math.nan

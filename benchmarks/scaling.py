@@ -6,6 +6,7 @@ the events which the larger campaign has more: what the runner and the jobs take
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -33,7 +34,9 @@ def measure(setting: Setting) -> list[Table]:
                 seconds.setdefault((workers, events), []).append(_campaign_s(setting, file, events, workers))
     best = {key: min(values) for key, values in seconds.items()}
     whole = {w: n_long / best[w, n_long] for w in (1, 2)}
-    steady = {w: (n_long - n_short) / (best[w, n_long] - best[w, n_short]) for w in (1, 2)}
+    more_s = {w: best[w, n_long] - best[w, n_short] for w in (1, 2)}
+    # not a number where the machine was so busy that more events took no longer
+    steady = {w: (n_long - n_short) / s if s > 0 else math.nan for w, s in more_s.items()}
     rows = [
         [str(w), number(whole[w]), times(whole[w], whole[1]), number(steady[w]), times(steady[w], steady[1])]
         for w in (1, 2)

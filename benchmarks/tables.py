@@ -63,8 +63,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Three digits that count, no exponent: 0.0123, 1.23, 123, 12,345."""
-    if value is None:
+    """Three digits that count, no exponent: 0.0123, 1.23, 123, 12,345; nothing for None or NaN."""
+    if value is None or not math.isfinite(value):
         return ""
     if value == 0:
         return "0"
@@ -75,7 +75,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def times(part: float, whole: float) -> str:
     """The ratio of two figures, as ``9.87x``."""
-    return f"{number(part / whole)}x" if whole else ""
+    return f"{number(part / whole)}x" if whole and math.isfinite(part / whole) else ""
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -150,13 +150,13 @@ def _stages(short: JobRun, long: JobRun) -> Table:
 
 
 def _engines(setting: Setting, short_file: Path, medium_file: Path, n_medium: int) -> Table:
-    rows, fused = [], 0.0
+    rows, fused = [], None
     for engine in ("fused", "onnxruntime"):
         options = {"inference": {"engine": engine}}
         short = run_job(setting.work, short_file, setting.size(150, 20), options=options)
         medium = run_job(setting.work, medium_file, n_medium, options=options)
         steady = steady_events_per_s(short, medium)
-        fused = fused or steady
+        fused = steady if fused is None else fused
         embed, gnn = medium.stage_ms("embed"), medium.stage_ms("gnn")
         memory = medium.manifest.peak_memory_mb
         cells = [number(value) for value in (steady, embed, gnn, memory)]

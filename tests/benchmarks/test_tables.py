@@ -27,6 +27,7 @@ def tables() -> ModuleType:
     ("value", "shown"),
     [
         (None, ""),
+        (float("nan"), ""),
         (0, "0"),
         (0.012345, "0.0123"),
         (1.2345, "1.23"),
