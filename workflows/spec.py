@@ -162,7 +162,7 @@ def load_spec(path: str | Path, overrides: Mapping[str, Any] | None = None) -> C
     """
     path = Path(path).absolute()
     sections: dict[str, type[Section] | None] = {
-        name: field.annotation if _is_section(field.annotation) else None
+        name: _section(field.annotation)
         for name, field in CampaignSpec.model_fields.items()
         if name != "path"
     }
@@ -174,5 +174,5 @@ def load_spec(path: str | Path, overrides: Mapping[str, Any] | None = None) -> C
         raise describe_problems(path, known, error.errors()) from None
 
 
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+def _section(annotation: object) -> type[Section] | None:
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None
