@@ -23,12 +23,12 @@ _UNITS = 2
 def measure(setting: Setting) -> list[Table]:
     sample = with_truth(setting, "bsphiphi")
     file = setting.work / "long.root"
-    n_long = repeated(sample, setting.size(32, 4), file, setting.size(150, 20))
+    n_long = repeated(sample, setting.size(24, 4), file, setting.size(150, 20))
     n_short = n_long // 4
     run_job(setting.work, file, 1)
     # alternated, so that what else the machine does falls on both alike
     seconds: dict[tuple[int, int], list[float]] = {}
-    for _ in range(setting.size(3, 1)):
+    for _ in range(setting.size(2, 1)):
         for workers in (1, 2):
             for events in (n_short, n_long):
                 seconds.setdefault((workers, events), []).append(_campaign_s(setting, file, events, workers))

@@ -15,6 +15,7 @@ Modules of commands import what they need inside their functions, so that ``egre
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from typing import Annotated
@@ -54,11 +55,23 @@ def build_app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         callback=_options,
-        epilog="Exit codes: 0 done, 2 cannot be served, 3 incomplete, 4 failed, 130 stopped by Ctrl-C.",
+        epilog="Exit codes: 0 done, 1 an error, 2 a wrong call or campaign file, "
+        "3 work left that `egretta run` does, 4 failures left that need a person, 130 stopped by Ctrl-C.",
     )
     for name in COMMANDS:
         importlib.import_module(f"{__name__}.{name}").register(app)
+    _let_help_flow(app)
     return app
+
+
+def _let_help_flow(app: typer.Typer) -> None:
+    """Join the lines of paragraphs, which Typer would break as the source does."""
+    for command in app.registered_commands:
+        paragraphs = inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _let_help_flow(group.typer_instance)
 
 
 app = build_app()

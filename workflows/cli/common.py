@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 DONE, INCOMPLETE, FAILED, STOPPED = 0, 3, 4, 130
 
-CampaignFile = Annotated[str, typer.Argument(metavar="CAMPAIGN.toml", help="The campaign file.")]
+CampaignFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="CAMPAIGN.toml", help="The campaign file: what to read, how to process it, where to write."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Settings = Annotated[
     list[str] | None,

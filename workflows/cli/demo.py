@@ -41,9 +41,9 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    directory: Annotated[Path, typer.Argument(help="Where to put it; made if it is not there.")] = Path(
-        "demo"
-    ),
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to put it; made if it is not there.")
+    ] = Path("demo"),
     events: Annotated[int, typer.Option(min=1, help="Simulated events.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 1,
 ) -> None:
@@ -52,14 +52,16 @@ def demo(
     Each step is a command that is shown before it runs. Run again, it goes on from where it was.
     """
     source, campaign, output = directory / "events.root", directory / "campaign.toml", directory / "out"
+    cores = len(os.sched_getaffinity(0))
     if _is_new(directory, source, events):
-        _step("Simulate", "simulate", "velo", source, "--events", events, "--seed", seed)
+        size = ("--events", events, "--seed", seed, "--workers", cores)
+        _step("Simulate (compiles its code the first time)", "simulate", "velo", source, *size)
     if not campaign.exists():
-        per_unit = entries_per_unit(events, len(os.sched_getaffinity(0)))
+        per_unit = entries_per_unit(events, cores)
         campaign.write_text(_CAMPAIGN.format(path=campaign, entries_per_unit=per_unit), encoding="utf-8")
     _say("The campaign file", f"written to {campaign}")
     _step("Plan: what will happen", "plan", campaign)
-    _step("Run: one process a unit, on all cores", "run", campaign)
+    _step("Run: one process a unit, on all cores (the first compile the kernels)", "run", campaign)
     _step("Merge: one file, every event accounted for", "merge", campaign)
     verdict = ("--output", output / "validation.json")
     _step(

@@ -41,7 +41,12 @@ def retry(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make failed and quarantined units pending again, once their cause is mended; run runs them."""
+    """Make failed and quarantined units pending again, once their cause is mended.
+
+    `egretta run` then runs them. Classes of failure: transient (a moment's trouble of network or machine),
+    data (the input is bad), resource (memory, time or disk ran out), site (the machine lacks something),
+    code (a bug, or a model that does not fit). `egretta status` shows what failed, and why.
+    """
     from egretta.workflows.layout import unit_number
 
     narrowed = bool(failure_class or unit or memory_mb or timeout_s)

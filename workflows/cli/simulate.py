@@ -42,7 +42,9 @@ def _group() -> None:
 
 
 def velo(
-    output: Annotated[Path, typer.Argument(help="ROOT file to write; an existing one is replaced.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT.root", help="ROOT file to write; an existing one is replaced.")
+    ],
     events: Annotated[int, typer.Option("--events", "-n", min=0, help="Number of events.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 1,
     preset: Annotated[

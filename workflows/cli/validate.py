@@ -33,6 +33,7 @@ def _table(name: str, figures: dict[str, Any]) -> Table:
         title=f"{RANGE_TITLES[name]}, rates in %",
         box=SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),  # with numbers of eight digits still no wider than 80
         caption=f"{figures['tracks']:,} tracks · ghosts {ghosts} % · clones {clones} %\n"
         "best: efficiency by best match, where a track counts for one particle only",
         title_justify="left",
@@ -66,12 +67,16 @@ def _show(metrics: Metrics) -> None:
 
 
 def _validate(
-    tracks: Annotated[Path, typer.Argument(help="Tracks that a campaign made (`egretta merge`).")],
+    tracks: Annotated[
+        Path, typer.Argument(metavar="TRACKS.root", help="Tracks that a campaign made (`egretta merge`).")
+    ],
     truth: Annotated[
         list[Path],
         typer.Option(
             "--truth",
-            help="Hits file with truth. Give one for each input file of the campaign, in their order.",
+            metavar="HITS.root",
+            help="File with hits and truth (tree Velo). "
+            "Give one for each input file of the campaign, in their order.",
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON (fractions).")] = False,

@@ -1,7 +1,7 @@
 """Charts as inline SVG: small, sharp at any size, and coloured by the page's own style (light or dark).
 
 Each is drawn on a canvas of 360 by 220 units, about the width of a phone, so that its text stays legible
-there. Classes and the custom properties ``--c0`` to ``--c9`` come from report.css.
+there. Classes and the custom properties ``--c0`` to ``--c11`` come from report.css.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360.0, 220.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 10.0, 38.0
-N_COLOURS = 10
+N_COLOURS = 12
 _MAX_BARS = 75
 
 

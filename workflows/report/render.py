@@ -24,7 +24,7 @@ from egretta.workflows.summary import Trouble
 _TROUBLES_SHOWN = 20
 _TEXT_SHOWN = 300
 _STANDING = {"pending": "to be tried again", "running": "being tried again"}
-_STAGE_ORDER = ("start", "read", "decode", "embed", "knn", "pair", "gnn", "wcc", "peel", "write")
+_STAGE_ORDER = ("start", "read", "decode", "embed", "knn", "link", "gnn", "wcc", "peel", "write")
 # Colours of what became of events: good, mild, bad, none yet.
 _EVENT_COLOURS = {"processed": 2, "quarantined": 6, "failed": 4, "pending": 5}
 
