@@ -108,7 +108,7 @@ def test_banks_become_judged_tracks_and_nothing_is_coloured_off_a_terminal(desk,
         assert tracks["event"].tolist() == source["RawEvent"]["event"].array().tolist()
         hits = source["Velo"].arrays(["hit_z", "hit_lhcb_id"])
     for entry in range(len(tracks)):
-        index, ids = np.asarray(tracks["hit_index"][entry]), np.asarray(tracks["hit_lhcb_id"][entry])
+        index, ids = np.asarray(tracks["hit_index"][entry]), np.asarray(tracks["lhcb_id"][entry])
         np.testing.assert_array_equal(np.asarray(hits["hit_lhcb_id"][entry])[index], ids)
     report = (desk.directory / "out" / "report.html").read_text()
     # no stage and no category is new to the report

@@ -61,7 +61,11 @@ def _show(plan: Plan) -> None:
 
     console = Console(highlight=False)
     console.print(f"[bold]{plan.campaign}[/bold]: pipeline {plan.pipeline}, configuration {plan.config_hash}")
-    table = Table("file", "tree", "holds", box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    # a path is never cut off: it goes on in the next line
+    table.add_column("file", overflow="fold")
+    table.add_column("tree", no_wrap=True)
+    table.add_column("holds", no_wrap=True)
     for name in ("entries", "used", "units"):
         table.add_column(name, justify="right")
     for file in plan.files[:_FILES_SHOWN]:
