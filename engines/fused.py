@@ -106,9 +106,9 @@ def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
         weights["encode"],
         weights["encode_bias"],
         tuple(steps),
+        weights["gate"][:, 0].copy(),
+        float(weights["gate_bias"][0]),
         _message(weights, "last_"),
-        weights["edge"][:, 0],
-        float(weights["edge_bias"][0]),
         weights["triplet"][:, 0].copy(),
         float(weights["triplet_bias"][0]),
     )
@@ -118,8 +118,8 @@ def _gnn(weights: Weights) -> Callable[[Arrays], Outputs]:
     def compute(inputs: Arrays) -> Outputs:
         source, target = inputs["source"], inputs["target"]
         first, second = inputs["first"], inputs["second"]
-        edge, triplet = classify(inputs["position"], source, target, first, second, parameters, workspace)
-        return {"edge_logit": edge, "triplet_logit": triplet}
+        gate, triplet = classify(inputs["position"], source, target, first, second, parameters, workspace)
+        return {"gate_logit": gate, "triplet_logit": triplet}
 
     return compute
 

@@ -1,9 +1,10 @@
 """The triplet graph network on the CPU: BLAS for its dense layers, Numba for all that follows the graph.
 
 The same function as the ONNX model ``velo-gnn`` (engines/training/gnn.py says what it computes and why). It
-works event by event, so that an event's rows stay in the cache from layer to layer. The floor is the dense
-layers' ``steps * (2 S M + (S + 2 M) (R + S)) + 2 S M`` multiply-adds an edge, for widths S of the state,
-M of the messages and R of the rivals.
+works event by event, so that an event's rows stay in the cache from layer to layer. Edges that the gate
+closes after the first step are taken out of the graph, so that the other steps cost only what they see. The
+floor is the dense layers' ``2 S M + (S + 2 M) (R + S')`` multiply-adds an edge and step, for widths S of the
+state, S' of the next state, M of the messages and R of the rivals.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from egretta.kernels.batches import Float32, Int32
 
 N_EDGE_FEATURES = 8
 N_TRIPLET_FEATURES = 5
+# The logit of triplets that the gate has closed: as good as never.
+CLOSED_LOGIT = -20.0
 # Events are joined into blocks of at least this many edges, which spreads the cost of the calls.
 _BLOCK_EDGES = 4096
 
@@ -38,9 +41,9 @@ class MessageWeights:
 class StepWeights:
     """One step of message passing.
 
-    ``rival_advance`` float32[S + 2 M, R + S] takes what an edge has seen to its strength as a rival and, in
-    the same product, to the part of its next state that depends on it alone; ``leaving`` and ``entering``
-    float32[R, S] take the strongest rivals at its source and target to the other parts.
+    ``rival_advance`` float32[S + 2 M, R + S'] takes what an edge has seen to its strength as a rival and, in
+    the same product, to the part of its next state, S' wide, that depends on it alone; ``leaving`` and
+    ``entering`` float32[R, S'] take the strongest rivals at its source and target to the other parts.
     """
 
     message: MessageWeights
@@ -55,16 +58,16 @@ class StepWeights:
 class GnnWeights:
     """All weights, float32, matrices as (inputs, outputs).
 
-    ``encode`` [8, S] with its bias [S], the steps, and the read-out: ``edge`` [S] and ``triplet`` [M] with
-    their biases.
+    ``encode`` [8, S] with its bias [S], at least one step, the ``gate`` [S'] after the first one, and the
+    read-out: a last message and ``triplet`` [M]; gate and triplet with their biases.
     """
 
     encode: Float32
     encode_bias: Float32
     steps: tuple[StepWeights, ...]
+    gate: Float32
+    gate_bias: float
     last: MessageWeights
-    edge: Float32
-    edge_bias: float
     triplet: Float32
     triplet_bias: float
 
@@ -99,16 +102,18 @@ def classify(
     weights: GnnWeights,
     workspace: Workspace | None = None,
 ) -> tuple[Float32, Float32]:
-    """Logits of all edges, float32[edges], and of all triplets, float32[triplets].
+    """Gate logits of all edges, float32[edges], and logits of all triplets, float32[triplets].
+
+    A triplet with an edge that the gate has closed has ``CLOSED_LOGIT``.
 
     ``position`` float32[hits, 3] in mm; the graph is as :class:`egretta.kernels.triplets.Graph` has it:
     edges ascend by source and triplets by first edge. Edges must have a positive dz.
     """
-    edge_logit = np.empty(len(source), np.float32)
+    gate_logit = np.empty(len(source), np.float32)
     triplet_logit = np.empty(len(first), np.float32)
     workspace = workspace or Workspace()
     for hits, edges, triplets in _blocks(source, target, first):
-        edge_logit[edges], triplet_logit[triplets] = _classify_block(
+        gate_logit[edges], triplet_logit[triplets] = _classify_block(
             position[hits],
             source[edges] - np.int32(hits.start),
             target[edges] - np.int32(hits.start),
@@ -117,7 +122,7 @@ def classify(
             weights,
             workspace,
         )
-    return edge_logit, triplet_logit
+    return gate_logit, triplet_logit
 
 
 def _blocks(source: Int32, target: Int32, first: Int32) -> Iterator[tuple[slice, slice, slice]]:
@@ -145,35 +150,59 @@ def _classify_block(
     weights: GnnWeights,
     work: Workspace,
 ) -> tuple[Float32, Float32]:
-    n_state, n_message = weights.encode.shape[1], weights.last.bias.shape[0]
-    n_rival = weights.steps[0].leaving.shape[0] if weights.steps else 0
-    n_seen = n_state + 2 * n_message
-    n_edges = len(source)
+    n_edges, n_triplets = len(source), len(first)
     features = work.rows("features", n_edges, N_EDGE_FEATURES)
     kink = work.rows("kink", len(first), N_TRIPLET_FEATURES)
     slope = work.rows("slope", n_edges, 4)
     _edge_features(position, source, target, features, slope)
     _triplet_features(slope, first, second, kink)
-    # one row an edge: its state, the strongest message onward, the strongest back
-    seen = work.rows("seen", n_edges, n_seen)
-    state, flat = seen[:, :n_state], _flat(seen)
-    _start_state(work.product("encoded", features, weights.encode), weights.encode_bias, seen)
-    send, read_out = _message_kernels(n_message)
-    compete, advance = _rival_kernels(n_rival, n_state)
-    for step in weights.steps:
-        message = step.message
-        said = _flat(work.product("said", state, message.said))
-        send(said, kink, message.kink, message.bias, first, second, flat, n_seen, n_state)
-        both = _flat(work.product("both", seen, step.rival_advance))
-        leaving, entering = compete(both, step.rival_bias, source, target, len(position))
-        from_source, from_target = _flat(leaving @ step.leaving), _flat(entering @ step.entering)
-        advance(both, from_source, from_target, step.advance_bias, source, target, flat, n_seen)
-    triplet_logit = np.empty(len(first), np.float32)
+    begin, *further = weights.steps
+    state = _start_state(work.product("encoded", features, weights.encode), weights.encode_bias)
+    state = _advance(state, len(position), source, target, first, second, kink, begin, work)
+    gate_logit = state @ weights.gate + np.float32(weights.gate_bias)
+    state, source, target, triplet, first, second, kink = _opened(
+        gate_logit, state, source, target, first, second, kink
+    )
+    for step in further:
+        state = _advance(state, len(position), source, target, first, second, kink, step, work)
     last = weights.last
     said = _flat(work.product("said", state, last.said))
     bias = np.float32(weights.triplet_bias)
-    read_out(said, kink, last.kink, last.bias, first, second, weights.triplet, bias, triplet_logit)
-    return state @ weights.edge + np.float32(weights.edge_bias), triplet_logit
+    triplet_logit = np.full(n_triplets, CLOSED_LOGIT, np.float32)
+    _, read_out = _message_kernels(len(last.bias))
+    read_out(said, kink, last.kink, last.bias, first, second, weights.triplet, bias, triplet, triplet_logit)
+    return gate_logit, triplet_logit
+
+
+def _advance(
+    state: Float32,
+    n_hits: int,
+    source: Int32,
+    target: Int32,
+    first: Int32,
+    second: Int32,
+    kink: Float32,
+    step: StepWeights,
+    work: Workspace,
+) -> Float32:
+    """The edges' next state, float32[edges, S'], which lies in ``work`` until the next call but one."""
+    message = step.message
+    n_state, n_message = state.shape[1], len(message.bias)
+    n_rival, n_next = step.leaving.shape
+    # one row an edge: its state, the strongest message onward, the strongest back
+    n_seen = n_state + 2 * n_message
+    seen = work.rows("seen", len(source), n_seen)
+    send, _ = _message_kernels(n_message)
+    compete, advance = _rival_kernels(n_rival, n_next)
+    said = _flat(work.product("said", state, message.said))
+    seen[:, :n_state] = state
+    send(said, kink, message.kink, message.bias, first, second, _flat(seen), n_seen, n_state)
+    both = _flat(work.product("both", seen, step.rival_advance))
+    leaving, entering = compete(both, step.rival_bias, source, target, n_hits)
+    from_source, from_target = _flat(leaving @ step.leaving), _flat(entering @ step.entering)
+    following = work.rows("state", len(source), n_next)
+    advance(both, from_source, from_target, step.advance_bias, source, target, _flat(following))
+    return following
 
 
 def _flat(rows: Float32) -> Float32:
@@ -222,10 +251,45 @@ def _triplet_features(slopes, first, second, out):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
-def _start_state(encoded, bias, seen):  # type: ignore[no-untyped-def]
+def _start_state(encoded, bias):  # type: ignore[no-untyped-def]
+    """The first state, in place."""
     for e in range(encoded.shape[0]):
         for o in range(encoded.shape[1]):
-            seen[e, o] = max(encoded[e, o] + bias[o], np.float32(0))
+            encoded[e, o] = max(encoded[e, o] + bias[o], np.float32(0))
+    return encoded
+
+
+@njit(cache=True, nogil=True)
+def _opened(gate_logit, state, source, target, first, second, kink):  # type: ignore[no-untyped-def]
+    """The part of the graph that the gate leaves: states, source, target; the number of each triplet left in
+    the whole graph, its edges in the new one, its kink."""
+    place = np.empty(len(gate_logit), np.int32)
+    n_edges = 0
+    for e in range(len(gate_logit)):
+        place[e] = n_edges if gate_logit[e] > 0 else -1
+        n_edges += gate_logit[e] > 0
+    left = np.empty((n_edges, state.shape[1]), np.float32)
+    left_source, left_target = np.empty(n_edges, np.int32), np.empty(n_edges, np.int32)
+    for e in range(len(gate_logit)):
+        if place[e] >= 0:
+            left_source[place[e]], left_target[place[e]] = source[e], target[e]
+            for o in range(state.shape[1]):
+                left[place[e], o] = state[e, o]
+    triplet = np.empty(len(first), np.int32)
+    n_triplets = np.uintp(0)
+    for t in range(len(first)):
+        # no branch: each is written, and the next one over it unless it is open
+        triplet[n_triplets] = t
+        n_triplets += np.uintp((place[first[t]] >= 0) & (place[second[t]] >= 0))
+    triplet = triplet[: np.int64(n_triplets)]
+    left_first, left_second = np.empty(len(triplet), np.int32), np.empty(len(triplet), np.int32)
+    left_kink = np.empty((len(triplet), kink.shape[1]), np.float32)
+    for n in range(len(triplet)):
+        t = triplet[n]
+        left_first[n], left_second[n] = place[first[t]], place[second[t]]
+        for o in range(kink.shape[1]):
+            left_kink[n, o] = kink[t, o]
+    return left, left_source, left_target, triplet, left_first, left_second, left_kink
 
 
 # The widths below are constants of the compiled code: a row is then one or two registers, while a loop of
@@ -267,7 +331,7 @@ def _message_kernels(width: int) -> tuple[Callable[..., None], Callable[..., Non
                 row[back + k] = max(row[back + k], message[k])
 
     @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan", "reassoc"})
-    def read_out(said, kink, kink_weight, bias, first, second, weight, offset, logit):  # type: ignore[no-untyped-def]
+    def read_out(said, kink, kink_weight, bias, first, second, weight, offset, place, logit):  # type: ignore[no-untyped-def]
         for t in range(len(first)):
             said_a, said_b = np.uintp(first[t]) * two, np.uintp(second[t]) * two + one
             k0, k1, k2, k3, k4 = kink[t, 0], kink[t, 1], kink[t, 2], kink[t, 3], kink[t, 4]
@@ -280,7 +344,7 @@ def _message_kernels(width: int) -> tuple[Callable[..., None], Callable[..., Non
                     + (k3 * kink_weight[3, k] + k4 * kink_weight[4, k])
                 )
                 total += max(message, zero) * weight[k]
-            logit[t] = total + offset
+            logit[place[t]] = total + offset
 
     return send, read_out
 
@@ -310,14 +374,14 @@ def _rival_kernels(n_rival: int, n_state: int) -> tuple[Callable[..., Any], Call
         return leaving.reshape(n_hits, n_rival), entering.reshape(n_hits, n_rival)
 
     @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "nnan"})
-    def advance(both, from_source, from_target, bias, source, target, seen, width):  # type: ignore[no-untyped-def]
-        """The next state, at the head of each row of ``seen``."""
+    def advance(both, from_source, from_target, bias, source, target, state):  # type: ignore[no-untyped-def]
+        """The next state."""
         for e in range(len(source)):
-            at, to = np.uintp(e) * stride + rivals, np.uintp(e) * np.uintp(width)
+            at, to = np.uintp(e) * stride + rivals, np.uintp(e) * states
             i, j = np.uintp(source[e]) * states, np.uintp(target[e]) * states
             for o in range(n_state):
                 k = np.uintp(o)
                 total = (both[at + k] + bias[k]) + (from_source[i + k] + from_target[j + k])
-                seen[to + k] = max(total, zero)
+                state[to + k] = max(total, zero)
 
     return compete, advance

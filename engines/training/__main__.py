@@ -57,9 +57,11 @@ def _train(arguments: argparse.Namespace) -> None:
     device = _device(arguments.device)
     print(f"training on {device}, seed {arguments.seed}", flush=True)
     result = train(arguments.data, arguments.train, arguments.valid, arguments.out, config, device)
-    for name, score in (("edges", result.edges), ("triplets", result.triplets)):
+    kept = {"edges left open by the gate": result.edges}
+    kept[f"triplets above {config.threshold:g}"] = result.triplets
+    for name, score in kept.items():
         print(
-            f"valid {name} above {config.threshold:g}: precision {score.precision:.4f}, "
+            f"valid {name}: precision {score.precision:.4f}, "
             f"recall {score.recall:.4f} of the {score.true} true ones in the graph"
         )
     print(f"written to {result.embedding} and {result.gnn}")

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from egretta.engines.training.embedding import RADIUS_SCALE_MM, Z_SCALE_MM, Embedding
 from egretta.engines.training.gnn import TripletGNN
+from egretta.kernels.gnn import CLOSED_LOGIT
 
 OPSET = 18
 
@@ -179,10 +180,8 @@ def _triplet_features(g: _Graph, edge: dict[str, str]) -> str:
 
 def export_gnn(model: TripletGNN, path: Path, settings: dict[str, str]) -> None:
     """Write ``velo-gnn``: position float32[hits, 3], source and target int32[edges], first and second
-    int32[triplets] to edge_logit float32[edges] and triplet_logit float32[triplets]."""
+    int32[triplets] to gate_logit float32[edges] and triplet_logit float32[triplets]."""
     g = _Graph("velo-gnn")
-    n_message = model.triplet.in_features
-    n_rival = model.steps[0]["rival"].out_features
 
     def messages(prefix: str, layers: Any, state: str, kink: str) -> str:
         said = g.dense(state, _linear(g, f"{prefix}first", layers["first"]), f"{prefix}first_bias")
@@ -194,26 +193,37 @@ def export_gnn(model: TripletGNN, path: Path, settings: dict[str, str]) -> None:
     features, edge = _edge_features(g)
     kink = _triplet_features(g, edge)
     state = g.op("Relu", g.dense(features, _linear(g, "encode", model.encode), "encode_bias"))
+    open_edge = open_triplet = ""
     for number, layers in enumerate(model.steps):
         prefix = f"step{number}_"
+        n_message, n_rival = layers["first"].out_features, layers["rival"].out_features
         message = messages(prefix, layers, state, kink)
+        if number > 0:
+            message = g.op("Mul", message, open_triplet)
         onward = g.strongest(message, n_message, "first", "source")
         back = g.strongest(message, n_message, "second", "source")
         seen = g.concat(state, onward, back)
         matrix = _linear(g, f"{prefix}rival", layers["rival"])
         rival = g.op("Relu", g.dense(seen, matrix, f"{prefix}rival_bias"))
+        if number > 0:
+            rival = g.op("Mul", rival, open_edge)
         leaving = g.gather(g.strongest(rival, n_rival, "source", "position"), "source")
         entering = g.gather(g.strongest(rival, n_rival, "target", "position"), "target")
         matrix = _linear(g, f"{prefix}advance", layers["advance"])
         state = g.op("Relu", g.dense(g.concat(seen, leaving, entering), matrix, f"{prefix}advance_bias"))
+        if number == 0:
+            gate = g.dense(state, _linear(g, "gate", model.gate), "gate_bias")
+            open_edge = g.op("Cast", g.op("Greater", gate, g.number(0.0)), to=TensorProto.FLOAT)
+            open_triplet = g.op("Mul", g.gather(open_edge, "first"), g.gather(open_edge, "second"))
     last = messages("last_", {"first": model.first, "second": model.second, "kink": model.kink}, state, kink)
-    edge_logit = g.dense(state, _linear(g, "edge", model.edge), "edge_bias")
     triplet_logit = g.dense(last, _linear(g, "triplet", model.triplet), "triplet_bias")
-    g.op("Reshape", edge_logit, g.shape(-1), output="edge_logit")
+    is_open = g.op("Greater", open_triplet, g.number(0.0))
+    triplet_logit = g.op("Where", is_open, triplet_logit, g.number(CLOSED_LOGIT))
+    g.op("Reshape", gate, g.shape(-1), output="gate_logit")
     g.op("Reshape", triplet_logit, g.shape(-1), output="triplet_logit")
     f32, i32 = TensorProto.FLOAT, TensorProto.INT32
     inputs = [_tensor("position", f32, "hits", 3)]
     inputs += [_tensor(name, i32, "edges") for name in ("source", "target")]
     inputs += [_tensor(name, i32, "triplets") for name in ("first", "second")]
-    outputs = [_tensor("edge_logit", f32, "edges"), _tensor("triplet_logit", f32, "triplets")]
+    outputs = [_tensor("gate_logit", f32, "edges"), _tensor("triplet_logit", f32, "triplets")]
     g.save(path, inputs, outputs, settings)

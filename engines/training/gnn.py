@@ -8,6 +8,7 @@ rotation about the beam.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from egretta.engines.training.progress import Report, due, print_loss
 from egretta.engines.training.truth import TruthHits, share_particle
 from egretta.kernels.batches import Float32, Int64
 from egretta.kernels.errors import UsageError
+from egretta.kernels.gnn import CLOSED_LOGIT
 from egretta.kernels.knn import nearest_neighbours
 from egretta.kernels.triplets import Graph, straight_triplets
 
@@ -77,11 +79,17 @@ def triplet_features(
 
 
 class TripletGNN(nn.Module):
-    """Edge and triplet logits of a graph; ``state``, ``message`` and ``rival`` are widths."""
+    """Logits of the gate of every edge, and of every triplet.
 
-    def __init__(self, state: int, message: int, rival: int, steps: int) -> None:
+    After the first step an edge whose gate logit is not positive falls silent, with all its triplets: the
+    steps that follow see only what is left. Messages and rivals are never negative and the strongest counts
+    from zero on, so that to silence one is to take it out of the graph.
+    """
+
+    def __init__(self, config: GnnConfig) -> None:
         super().__init__()
-        self.encode = nn.Linear(N_EDGE_FEATURES, state)
+        self.encode = nn.Linear(N_EDGE_FEATURES, config.states[0])
+        self.gate = nn.Linear(config.states[1], 1)
         self.steps = nn.ModuleList(
             nn.ModuleDict(
                 {
@@ -89,44 +97,59 @@ class TripletGNN(nn.Module):
                     "second": nn.Linear(state, message, bias=False),
                     "kink": nn.Linear(N_TRIPLET_FEATURES, message, bias=False),
                     "rival": nn.Linear(state + 2 * message, rival),
-                    "advance": nn.Linear(state + 2 * message + 2 * rival, state),
+                    "advance": nn.Linear(state + 2 * message + 2 * rival, advanced),
                 }
             )
-            for _ in range(steps)
+            for state, message, rival, advanced in zip(
+                config.states[:-1], config.messages[:-1], config.rivals, config.states[1:], strict=True
+            )
         )
+        state, message = config.states[-1], config.messages[-1]
         self.first = nn.Linear(state, message)
         self.second = nn.Linear(state, message, bias=False)
         self.kink = nn.Linear(N_TRIPLET_FEATURES, message, bias=False)
         self.triplet = nn.Linear(message, 1)
-        self.edge = nn.Linear(state, 1)
 
     def forward(
         self, position: Tensor, source: Tensor, target: Tensor, first: Tensor, second: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Logits of edges, float32[edges], and of triplets, float32[triplets]."""
+        """Gate logits of edges, float32[edges], and logits of triplets, float32[triplets]; those of triplets
+        with a closed edge are ``CLOSED_LOGIT``."""
         # index_select throughout, because the gradient of plain indexing serialises over repeated rows
         n_hits, n_edges = len(position), len(source)
         kink = triplet_features(position, source, target, first, second)
         state = torch.relu(self.encode(edge_features(position, source, target)))
+        gate = torch.zeros(0)
+        open_edge = open_triplet = None
         for step in self.steps:
             message = torch.relu(
                 step["first"](state).index_select(0, first)
                 + step["second"](state).index_select(0, second)
                 + step["kink"](kink)
             )
+            if open_triplet is not None:
+                message = message * open_triplet[:, None]
             onward = _strongest(message, first, n_edges)
             back = _strongest(message, second, n_edges)
             seen = torch.cat([state, onward, back], 1)
             rival = torch.relu(step["rival"](seen))
+            if open_edge is not None:
+                rival = rival * open_edge[:, None]
             leaving = _strongest(rival, source, n_hits).index_select(0, source)
             entering = _strongest(rival, target, n_hits).index_select(0, target)
             state = torch.relu(step["advance"](torch.cat([seen, leaving, entering], 1)))
+            if open_triplet is None:
+                gate = self.gate(state)[:, 0]
+                open_edge = (gate > 0).float()
+                open_triplet = open_edge[first] * open_edge[second]
+        assert open_triplet is not None
         joined = torch.relu(
             self.first(state).index_select(0, first)
             + self.second(state).index_select(0, second)
             + self.kink(kink)
         )
-        return self.edge(state)[:, 0], self.triplet(joined)[:, 0]
+        logit = self.triplet(joined)[:, 0]
+        return gate, torch.where(open_triplet > 0, logit, CLOSED_LOGIT)
 
 
 def _strongest(values: Tensor, index: Tensor, n: int) -> Tensor:
@@ -198,7 +221,7 @@ def train_gnn(
         )
     torch.manual_seed(config.seed)
     rng = np.random.default_rng(config.seed)
-    model = TripletGNN(config.state, config.message, config.rival, config.message_steps)
+    model = TripletGNN(config)
     model.to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, config.steps)
@@ -206,8 +229,11 @@ def train_gnn(
     for step in range(config.steps):
         count = min(config.events_per_step, data.truth.n_events)
         batch = loader.batch(rng.choice(data.truth.n_events, count, replace=False))
-        edge, triplet = model(*batch.inputs)
-        loss = _loss(edge, batch.edge_label, batch.edge_weight) + _loss(
+        gate, triplet = model(*batch.inputs)
+        gate_weight = torch.where(batch.edge_label > 0, config.gate_positive_weight, 1.0) * batch.edge_weight
+        gate_loss = _loss(gate, batch.edge_label, gate_weight)
+        # a closed triplet has a constant logit, so that it teaches only the gate
+        loss = gate_loss / math.sqrt(config.gate_positive_weight) + _loss(
             triplet, batch.triplet_label, batch.triplet_weight
         )
         optimiser.zero_grad(set_to_none=True)
@@ -250,11 +276,11 @@ class _Batches:
 
     def batch(self, events: np.ndarray) -> _Batch:
         """The chosen events, renumbered to be one graph."""
-        hits, hit_shift = self._rows(self.data.truth.offsets, events)
-        edges, edge_shift = self._rows(self.data.edge_offsets, events)
-        triplets, _ = self._rows(self.data.triplet_offsets, events)
-        per_edge = torch.repeat_interleave(hit_shift, self._counts(self.data.edge_offsets, events))
-        per_triplet = torch.repeat_interleave(edge_shift, self._counts(self.data.triplet_offsets, events))
+        hits, hit_shift, _ = self._rows(self.data.truth.offsets, events)
+        edges, edge_shift, per_event = self._rows(self.data.edge_offsets, events)
+        per_edge = torch.repeat_interleave(hit_shift, per_event, output_size=len(edges))
+        triplets, _, per_event = self._rows(self.data.triplet_offsets, events)
+        per_triplet = torch.repeat_interleave(edge_shift, per_event, output_size=len(triplets))
         source, target, first, second = self.graph
         return _Batch(
             (
@@ -270,20 +296,22 @@ class _Batches:
             self.labels[3][triplets],
         )
 
-    def _counts(self, offsets: np.ndarray, events: np.ndarray) -> Tensor:
-        return torch.from_numpy(offsets[events + 1] - offsets[events]).to(self.device)
+    def _rows(self, offsets: Int64, events: Int64) -> tuple[Tensor, Tensor, Tensor]:
+        """Row numbers of the events' elements; by how much each event's numbers shift; elements an event.
 
-    def _rows(self, offsets: np.ndarray, events: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Row numbers of the events' elements, and by how much each event's numbers shift."""
+        Only a number an event travels to the device: whole rows would take longer than the step.
+        """
         count = offsets[events + 1] - offsets[events]
         shift = offsets[events] - (np.cumsum(count) - count)
-        rows = np.arange(int(count.sum())) + np.repeat(shift, count)
-        return torch.from_numpy(rows).to(self.device), torch.from_numpy(shift).to(self.device)
+        total = int(count.sum())
+        counts, shifts = torch.from_numpy(np.stack((count, shift))).to(self.device)
+        spread = torch.repeat_interleave(shifts, counts, output_size=total)
+        return torch.arange(total, device=self.device) + spread, shifts, counts
 
 
 @torch.no_grad()
 def predict(model: TripletGNN, data: LabelledGraphs, n_events: int = 16) -> tuple[Float32, Float32]:
-    """Logits of all edges and triplets of ``data``."""
+    """Gate logits of all edges, and logits of all triplets, of ``data``."""
     device = str(next(model.parameters()).device)
     loader = _Batches(data, device)
     parts = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from egretta.engines.training.config import EmbeddingConfig, GnnConfig, TrainingConfig
 from egretta.engines.training.embedding import Embedding, distances_at_recall, train_embedding
@@ -21,7 +22,7 @@ from egretta.kernels.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts at the threshold: ``kept``, ``true`` in the graph, and ``both``."""
+    """Counts: ``kept``, ``true`` in the graph, and ``both``."""
 
     kept: int
     true: int
@@ -40,7 +41,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """The written files, and what was measured on the valid samples."""
+    """The written files, and what was measured on the valid samples: edges that the gate leaves open, and
+    triplets above the threshold."""
 
     embedding: Path
     gnn: Path
@@ -91,7 +93,7 @@ def train(
     )
     gnn = train_gnn(graphs, config.gnn, device, report)
     valid_graphs = _graphs(embedding, valid, d_max, config)
-    edge_logit, triplet_logit = predict(gnn, valid_graphs)
+    gate_logit, triplet_logit = predict(gnn, valid_graphs)
     gnn.cpu()
     gnn_path = output / "velo-gnn.onnx"
     export_gnn(gnn, gnn_path, {"threshold": f"{config.threshold:g}"} | provenance | _made_by(config.gnn))
@@ -100,8 +102,8 @@ def train(
         gnn_path,
         d_max,
         neighbours,
-        _score(edge_logit, valid_graphs.edge_label, config.threshold),
-        _score(triplet_logit, valid_graphs.triplet_label, config.threshold),
+        _score(gate_logit > 0, valid_graphs.edge_label),
+        _score(triplet_logit > config.threshold, valid_graphs.triplet_label),
     )
 
 
@@ -115,8 +117,8 @@ def _graphs(embedding: Embedding, truth: TruthHits, d_max: Float32, config: Trai
     return build_graphs(truth, query.numpy(), key.numpy(), d_max, config.k, config.kink_max)
 
 
-def _score(logit: Float32, label: Float32, threshold: float) -> Score:
-    kept, true = logit > threshold, label > 0
+def _score(kept: NDArray[np.bool_], label: Float32) -> Score:
+    true = label > 0
     return Score(*(int(np.count_nonzero(mask)) for mask in (kept, true, kept & true)))
 
 

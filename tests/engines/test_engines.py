@@ -86,7 +86,7 @@ def test_shipped_models_carry_the_settings_that_the_pipeline_needs(model, names)
 def test_all_outputs_come_with_the_shapes_and_types_of_the_contract(gnn):
     outputs = gnn.run(GRAPH)
     assert set(outputs) == {tensor.name for tensor in gnn.spec.outputs}
-    assert outputs["edge_logit"].shape == (3,)
+    assert outputs["gate_logit"].shape == (3,)
     assert outputs["triplet_logit"].shape == (1,)
     assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in outputs.values())
 
@@ -102,7 +102,7 @@ def test_an_engine_answers_the_same_each_time_and_leaves_its_inputs(gnn):
 
 def test_more_inputs_than_the_model_takes_do_not_matter(gnn):
     more = gnn.run({**GRAPH, "unused": np.zeros(3)})
-    assert np.array_equal(more["edge_logit"], gnn.run(GRAPH)["edge_logit"])
+    assert np.array_equal(more["gate_logit"], gnn.run(GRAPH)["gate_logit"])
 
 
 def test_a_missing_input_is_named(gnn):
@@ -182,8 +182,8 @@ def test_a_model_that_bears_a_known_name_but_not_its_weights_is_refused(tmp_path
 
 def test_a_model_with_a_weight_of_another_shape_is_refused(tmp_path):
     model = onnx.load(shipped("velo-gnn"))
-    (weight,) = [w for w in model.graph.initializer if w.name == "edge"]
-    weight.CopyFrom(onnx.numpy_helper.from_array(np.zeros(3, np.float32), "edge"))
+    (weight,) = [w for w in model.graph.initializer if w.name == "gate"]
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.zeros(3, np.float32), "gate"))
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(CodeError, match="calls itself velo-gnn but has weights of other shapes"):
         open_engine("fused", tmp_path / "m.onnx")

@@ -61,7 +61,7 @@ def joined(graphs):
 
 
 def assert_close(one, two):
-    for name in ("edge_logit", "triplet_logit"):
+    for name in ("gate_logit", "triplet_logit"):
         assert one[name].dtype == np.float32
         assert one[name].shape == two[name].shape
         np.testing.assert_allclose(one[name], two[name], **TOLERANCE)
@@ -130,7 +130,7 @@ def test_a_graph_without_edges_has_no_logits(engines, n_hits, n_edges):
     graph = random_graph(np.random.default_rng(0), n_hits, n_edges, straight=True)
     for engine in engines:
         outputs = engine.run(graph)
-        assert [len(outputs[name]) for name in ("edge_logit", "triplet_logit")] == [0, 0]
+        assert [len(outputs[name]) for name in ("gate_logit", "triplet_logit")] == [0, 0]
 
 
 def test_edges_without_triplets_get_logits(engines):
@@ -142,5 +142,5 @@ def test_edges_without_triplets_get_logits(engines):
         "second": np.zeros(0, np.int32),
     }
     fused, onnxruntime = (engine.run(graph) for engine in engines)
-    assert fused["edge_logit"].shape == (2,)
+    assert fused["gate_logit"].shape == (2,)
     assert_close(fused, onnxruntime)

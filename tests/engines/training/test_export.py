@@ -7,9 +7,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from egretta.engines.opening import ENGINES, open_engine  # noqa: E402
+from egretta.engines.training.config import GnnConfig  # noqa: E402
 from egretta.engines.training.embedding import Embedding  # noqa: E402
 from egretta.engines.training.export import export_embedding, export_gnn  # noqa: E402
 from egretta.engines.training.gnn import TripletGNN  # noqa: E402
+from egretta.kernels.gnn import CLOSED_LOGIT  # noqa: E402
 
 SETTINGS = {"d_max": "1 2 3", "seed": "7"}
 
@@ -34,6 +36,13 @@ def graph():
     }
 
 
+def forward(model, inputs):
+    """Logits as torch gives them."""
+    indices = (torch.from_numpy(inputs[n].astype(np.int64)) for n in ("source", "target", "first", "second"))
+    with torch.no_grad():
+        return [out.numpy() for out in model(torch.from_numpy(inputs["position"]), *indices)]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("hidden", "dimensions"), [(12, 5), (7, 3)])
 def test_an_embedding_travels(engine, hidden, dimensions, tmp_path):
@@ -49,26 +58,27 @@ def test_an_embedding_travels(engine, hidden, dimensions, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_graph_network_travels(engine, steps, tmp_path):
+@pytest.mark.parametrize(
+    "config",
+    [GnnConfig((16, 16), (8, 8), (8,)), GnnConfig((8, 12, 16, 7), (4, 8, 16, 5), (4, 8, 3))],
+    ids=["one step", "widths that change"],
+)
+def test_a_graph_network_travels(engine, config, tmp_path):
     torch.manual_seed(2)
-    model = TripletGNN(state=16, message=8, rival=8, steps=steps)
+    model = TripletGNN(config)
     inputs = graph()
     with torch.no_grad():
-        logits = [
-            out.numpy()
-            for out in model(
-                torch.from_numpy(inputs["position"]),
-                *(
-                    torch.from_numpy(inputs[n].astype(np.int64))
-                    for n in ("source", "target", "first", "second")
-                ),
-            )
-        ]
+        # an untrained gate is all open or all closed: this one closes for about a third
+        model.gate.weight *= 20
+        gate = forward(model, inputs)[0]
+        model.gate.bias -= float(np.quantile(gate, 1 / 3))
+    logits = forward(model, inputs)
+    closed = logits[1] == CLOSED_LOGIT
+    assert 0 < np.count_nonzero(closed) < len(closed)
     export_gnn(model, tmp_path / "gnn.onnx", SETTINGS)
     outputs = open_engine(engine, tmp_path / "gnn.onnx").run(inputs)
-    for name, logit in zip(("edge_logit", "triplet_logit"), logits, strict=True):
-        assert np.ptp(logit) > 0.01
+    assert np.ptp(logits[1][~closed]) > 0.01
+    for name, logit in zip(("gate_logit", "triplet_logit"), logits, strict=True):
         np.testing.assert_allclose(outputs[name], logit, atol=1e-3, rtol=1e-4)
 
 
@@ -76,7 +86,7 @@ def test_a_graph_network_travels(engine, steps, tmp_path):
     ("name", "export", "model"),
     [
         ("velo-embedding", export_embedding, lambda: Embedding(6, 4)),
-        ("velo-gnn", export_gnn, lambda: TripletGNN(state=16, message=8, rival=8, steps=1)),
+        ("velo-gnn", export_gnn, lambda: TripletGNN(GnnConfig((16, 16), (8, 8), (8,)))),
     ],
 )
 def test_files_are_valid_carry_their_settings_and_are_the_same_each_time(name, export, model, tmp_path):

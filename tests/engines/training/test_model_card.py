@@ -24,10 +24,15 @@ def test_the_defaults_of_training_make_networks_of_the_shipped_sizes():
     embedding, gnn = trained("velo-embedding"), trained("velo-gnn")
     assert embedding["layer0"].shape[1] == config.embedding.hidden
     assert embedding["layer2"].shape[1] == 2 * (config.embedding.dimensions - 1)
-    assert gnn["encode"].shape[1] == config.gnn.state
-    assert gnn["triplet"].shape[0] == config.gnn.message
-    assert gnn["step0_rival"].shape[1] == config.gnn.rival
-    assert sum(key.endswith("_rival") for key in gnn) == config.gnn.message_steps
+    assert gnn["encode"].shape[1] == config.gnn.states[0]
+    assert gnn["triplet"].shape[0] == config.gnn.messages[-1]
+    steps = range(len(config.gnn.rivals))
+    assert sum(key.endswith("_rival") for key in gnn) == len(steps)
+    assert tuple(gnn[f"step{n}_first"].shape for n in steps) == tuple(
+        zip(config.gnn.states, config.gnn.messages[:-1], strict=False)
+    )
+    assert tuple(gnn[f"step{n}_rival"].shape[1] for n in steps) == config.gnn.rivals
+    assert tuple(gnn[f"step{n}_advance"].shape[1] for n in steps) == config.gnn.states[1:]
 
 
 def test_the_defaults_of_training_are_the_shipped_settings():

@@ -181,7 +181,7 @@ def test_the_exported_graph_network_computes_what_the_trained_one_does(truth, gr
     index = {n: getattr(graphs.graph, n) for n in ("source", "target", "first", "second")}
     logits = open_engine("onnxruntime", tmp_path / "g.onnx").run({"position": truth.position, **index})
     edge, triplet = predict(gnn[0], graphs, n_events=2)
-    np.testing.assert_allclose(logits["edge_logit"], edge, atol=1e-3)
+    np.testing.assert_allclose(logits["gate_logit"], edge, atol=1e-3)
     np.testing.assert_allclose(logits["triplet_logit"], triplet, atol=1e-3)
 
 

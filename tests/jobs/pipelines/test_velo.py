@@ -352,7 +352,7 @@ def test_a_model_of_two_distances_is_refused(tmp_path):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_models_in_each_others_roles_are_refused(engine):
     models = {"embedding": str(shipped("velo-gnn")), "gnn": str(shipped("velo-embedding"))}
-    with pytest.raises(CodeError, match="cannot be the embedding: it gives edge_logit, triplet_logit"):
+    with pytest.raises(CodeError, match="cannot be the embedding: it gives gate_logit, triplet_logit"):
         make_pipeline("velo", {"inference": {"engine": engine, "models": models}})
 
 
