@@ -135,9 +135,11 @@ class CampaignSpec(Section):
     def identity(self) -> dict[str, Any]:
         """What the results depend on, as nested plain data; ``config_hash`` is made from it."""
         dump = self.model_dump(mode="json")
-        return {"campaign": {"pipeline": self.campaign.pipeline}} | {
+        identity = {"campaign": {"pipeline": self.campaign.pipeline}} | {
             key: dump[key] for key in _RESULT_SECTIONS
         }
+        digests = _model_digests(self.pipeline_options["inference"].get("models"))
+        return identity | ({"model files": digests} if digests else {})
 
     @property
     def config_hash(self) -> str:
@@ -152,6 +154,17 @@ class CampaignSpec(Section):
         if isinstance(models, str) and "://" not in models and ("/" in models or models.endswith(".onnx")):
             return str(self.resolve(models))
         return models
+
+
+def _model_digests(models: Any) -> dict[str, str]:
+    """What is in each model file that the campaign brings: another network under the same path is another
+    configuration. A file that is not there has none; the pipeline says so when it opens it."""
+    named = models.items() if isinstance(models, Mapping) else ()
+    return {
+        str(role): hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+        for role, path in named
+        if isinstance(path, str) and Path(path).is_file()
+    }
 
 
 def load_spec(path: str | Path, overrides: Mapping[str, Any] | None = None) -> CampaignSpec:

@@ -100,6 +100,18 @@ def test_the_configuration_hash_follows_the_results_and_nothing_else(write):
         assert load_spec(write(changed)).config_hash != base
 
 
+def test_another_network_under_the_same_path_is_another_configuration(write):
+    path = write(MINIMAL + '\n[inference]\nmodels = { gnn = "mine/gnn.onnx" }\n')
+    model = path.parent / "mine" / "gnn.onnx"
+    hashes = [load_spec(path).config_hash]
+    model.parent.mkdir()
+    for content in (b"one", b"another", b"one"):
+        model.write_bytes(content)
+        hashes.append(load_spec(path).config_hash)
+    assert len(set(hashes)) == 3
+    assert hashes[1] == hashes[3]
+
+
 def test_model_paths_are_relative_to_the_campaign_file_and_names_stay_names(write, tmp_path):
     text = MINIMAL + '[inference]\nmodels = {gnn = "m/gnn.onnx", embedding = "velo-embedding"}\n'
     models = load_spec(write(text)).pipeline_options["inference"]["models"]
