@@ -19,7 +19,7 @@ from egretta.kernels.tracking import TrackingConfig, components_of
 from egretta.kernels.triplets import Graph, straight_triplets
 
 # The pipeline's own: events go through the steps in groups of about so many hits.
-_GROUP_HITS = 32768
+_GROUP_HITS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Stages:
     key: Float32
     edges: Edges
     graph: Graph
+    gate_logit: Float32
     logit: Float32
     kept: NDArray[np.bool_]
     component: Int32
@@ -104,8 +105,9 @@ def through_all_steps(hits: HitBatch, models: Models) -> Stages:
     edges = nearest_neighbours(hits.offsets, hits.module, query, key, models.d_max, models.k)
     graph = straight_triplets(edges, hits.x, hits.y, hits.z, models.kink_max)
     inputs = {"position": position, "source": graph.source, "target": graph.target}
-    logit = models.gnn.run({**inputs, "first": graph.first, "second": graph.second})["triplet_logit"]
+    logits = models.gnn.run({**inputs, "first": graph.first, "second": graph.second})
+    gate_logit, logit = logits["gate_logit"], logits["triplet_logit"]
     kept = logit > models.threshold
     component = components_of(graph, kept, hits.n_hits)
     config = TrackingConfig(threshold=models.threshold)
-    return Stages(hits, position, query, key, edges, graph, logit, kept, component, config)
+    return Stages(hits, position, query, key, edges, graph, gate_logit, logit, kept, component, config)

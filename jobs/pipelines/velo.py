@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 # Events are taken through the steps in groups of about this many hits: large enough to spread the cost of
 # calls, small enough that memory does not grow with the batch.
-_GROUP_HITS = 32768
+_GROUP_HITS = 8192
 
 
 def make_pipeline(options: Mapping[str, Any]) -> VeloPipeline:
