@@ -25,7 +25,7 @@ _TUKEY = 4.685
 # The median absolute deviation of normal noise in standard deviations.
 _MAD = 0.6745
 _ROUNDS = 50
-_MOST_PAIRS = 2000
+_MOST_SLOPES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ def fit_traffic(
     With ``capacity_mbps`` samples on the plateau of a full link are left out. They are chosen by the event
     rate at which the line itself fills the link: to cut on the traffic would bend the line down.
 
-    An MM-estimate: a Theil-Sen line, which half the pairs cannot move, then Tukey's biweight with the scale
-    of that line's residuals (Yohai 1987). Intervals are those of the weighted estimate for large samples.
+    An MM-estimate: a repeated-median line, which nearly half the samples cannot move wherever they lie, then
+    Tukey's biweight with the scale of that line's residuals (Yohai 1987). Intervals are those of the weighted
+    estimate for large samples.
     Raises ValueError for samples that define no line.
     """
     rate, traffic = (np.asarray(column, dtype=np.float64) for column in (events_per_s, site_mbps))
@@ -73,11 +74,11 @@ def fit_traffic(
     below = np.ones(len(rate), bool)
     if capacity_mbps is not None:
         below = traffic < _FULL * capacity_mbps
-        slope, intercept = _theil_sen(rate[below], traffic[below])
+        slope, intercept = _repeated_median(rate[below], traffic[below])
         if slope > 0:
             below = rate < (_FULL * capacity_mbps - intercept) / slope
     x, y = rate[below], traffic[below]
-    slope, intercept = _theil_sen(x, y)
+    slope, intercept = _repeated_median(x, y)
     scale = float(np.median(np.abs(y - intercept - slope * x))) / _MAD
     # samples without any noise have no scale; the smallest that arithmetic can tell keeps the weights finite
     scale = max(scale, 1e-9 * float(np.abs(y).max()), 1e-300)
@@ -101,21 +102,21 @@ def fit_traffic(
     )
 
 
-def _theil_sen(x: Float64, y: Float64) -> tuple[float, float]:
-    """Slope and intercept through medians of pairs; of many samples evenly spread ones make the pairs."""
+def _repeated_median(x: Float64, y: Float64) -> tuple[float, float]:
+    """Slope and intercept: the median over samples of the median slope to all others (Siegel 1982).
+
+    Of more samples than some pairs allow, evenly spread ones make the slope.
+    """
     if len(x) < 3 or np.ptp(x) == 0:
         raise ValueError(
             f"{len(x)} usable samples at {len(np.unique(x))} event rates define no line: three samples at "
             "two different rates are needed"
         )
-    chosen = np.linspace(0, len(x) - 1, min(len(x), _MOST_PAIRS)).astype(np.int64)
-    order = chosen[np.argsort(x[chosen], kind="stable")]
-    half = len(order) // 2
-    # every sample of the lower half of the rates with every one of the upper half: the long pairs
-    dx = x[order[half:]][None] - x[order[:half]][:, None]
-    dy = y[order[half:]][None] - y[order[:half]][:, None]
-    apart = dx > 0
-    slope = float(np.median(dy[apart] / dx[apart]))
+    chosen = np.linspace(0, len(x) - 1, min(len(x), _MOST_SLOPES)).astype(np.int64)
+    dx = x[chosen][None] - x[chosen][:, None]
+    dy = y[chosen][None] - y[chosen][:, None]
+    slopes = np.divide(dy, dx, out=np.full(dx.shape, np.nan), where=dx != 0)
+    slope = float(np.median(np.nanmedian(slopes, axis=1)))
     return slope, float(np.median(y - slope * x))
 
 
