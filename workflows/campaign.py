@@ -26,6 +26,7 @@ from egretta.workflows.merge import MergeResult, damaged_units, merge
 from egretta.workflows.results import Plan, PlannedFile, RetryResult, RunResult
 from egretta.workflows.results import Status as Status
 from egretta.workflows.runner import Notice, Observer, Progress, Runner, StopRequest
+from egretta.workflows.sites import plan_sites
 from egretta.workflows.spec import CampaignSpec, load_spec
 from egretta.workflows.splitting import entries_for_time, limit_entries, split
 from egretta.workflows.states import UnitState
@@ -70,6 +71,7 @@ class Campaign:
             units[part.file_index] += 1
         rate = self.spec.splitting.events_per_s
         cpu_s = sum(used) / rate + _START_S * sum(units)
+        sites = plan_sites(self.spec)
         rounds = max(1.0, sum(units) / self.spec.workers) / max(1.0, sum(units))
         return Plan(
             campaign=self.spec.campaign.name,
@@ -90,6 +92,8 @@ class Campaign:
             events_per_s=rate,
             expected_cpu_s=cpu_s,
             expected_wall_s=cpu_s * rounds,
+            bandwidth=next(iter(sites.values())) if len(sites) == 1 else None,
+            sites=sites,
         )
 
     def run(
@@ -101,6 +105,11 @@ class Campaign:
         left out; without it they are an error. Raises UsageError if the campaign is in use, SpecError if its
         file has changed in a way that changes results.
         """
+        if self.spec.backend.name != "local":
+            raise UsageError(
+                f"the backend {self.spec.backend.name} can be planned for, but not run on yet",
+                hint='set name = "local" under [backend]',
+            )
         stop = stop or StopRequest()
         with exclusive(self.layout.lock, "run"), stop.on_signals():
             if not self.started:

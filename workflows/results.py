@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from egretta.throttling.planner import BandwidthPlan
 from egretta.workflows.dataset import BadFile
 from egretta.workflows.runner import RunEnd
 from egretta.workflows.states import UnitState
@@ -29,6 +30,8 @@ class Plan:
     """What a run will do. ``expected_wall_s`` rests on ``events_per_s``, which the campaign file declares.
 
     ``changes`` says what differs from the campaign that was started here; with any, it cannot go on.
+    ``sites`` holds jobs at once by site, if bandwidth was declared, and ``bandwidth`` that of the campaign's
+    site, if it is only one.
     """
 
     campaign: str
@@ -46,6 +49,8 @@ class Plan:
     events_per_s: float
     expected_cpu_s: float
     expected_wall_s: float
+    bandwidth: BandwidthPlan | None
+    sites: Mapping[str, BandwidthPlan]
 
 
 @dataclass(frozen=True, slots=True)

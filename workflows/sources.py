@@ -63,14 +63,16 @@ def describe_problems(path: Path, known: KnownKeys, problems: Sequence[Mapping[s
     hints = []
     for problem in problems:
         location = [str(part) for part in problem["loc"]]
-        message, hint = _describe(location, problem, known)
+        message, hint = _describe(path, location, problem, known)
         lines.append(message)
         hints.append(hint)
     text = lines[0] if len(lines) == 1 else "\n    ".join(["several settings are wrong:", *lines])
     return SpecError(f"{path}: {text}", hint="; ".join(dict.fromkeys(filter(None, hints))))
 
 
-def _describe(location: list[str], problem: Mapping[str, Any], known: KnownKeys) -> tuple[str, str]:
+def _describe(
+    path: Path, location: list[str], problem: Mapping[str, Any], known: KnownKeys
+) -> tuple[str, str]:
     section, key = location[0], ".".join(location[1:])
     keys = known.get(section) or ()
     where = f"[{section}] {key}" if key else f"[{section}]"
@@ -82,7 +84,7 @@ def _describe(location: list[str], problem: Mapping[str, Any], known: KnownKeys)
         return f"{where}: unknown {kind}", hint
     if problem["type"] == "missing":
         example = f"[{section}] {key} = ..." if key else f"a section [{section}]"
-        return f"{where} is missing", f"add {example} to the campaign file"
+        return f"{where} is missing", f"add {example} to {path.name}"
     why = str(problem["msg"]).removeprefix("Value error, ")
     given = problem.get("input")
     shown = "" if isinstance(given, dict) else f" (given: {given!r})"

@@ -79,12 +79,27 @@ class OutputSection(Section):
 class BackendSection(Section):
     """``[backend]``: where units run, how many at once, and what each may take."""
 
-    name: Literal["local"] = "local"
+    name: Literal["local", "htcondor"] = "local"
+    sites: str | None = None
     workers: Count | None = None
     unit_timeout_s: Positive = 7200.0
     memory_mb: Annotated[int, Field(ge=64)] = 2048
     threads: Count = 1
     batch_events: Count = 200
+
+
+class BandwidthSection(Section):
+    """``[bandwidth]``: what a job sends, and the site whose link it leaves through, if it is only one."""
+
+    sent_mbit_per_event: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    event_time_s: Positive | None = None
+    site: str | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> BandwidthSection:
+        if (self.sent_mbit_per_event is None) != (self.event_time_s is None):
+            raise ValueError("sent_mbit_per_event and event_time_s make a rate together: give both")
+        return self
 
 
 class RetrySection(Section):
@@ -105,6 +120,7 @@ class CampaignSpec(Section):
     splitting: SplittingSection = SplittingSection()
     output: OutputSection = OutputSection()
     backend: BackendSection = BackendSection()
+    bandwidth: BandwidthSection = BandwidthSection()
     retry: RetrySection = RetrySection()
     pipeline: dict[str, Any] = Field(default_factory=dict)
     inference: dict[str, Any] = Field(default_factory=dict)

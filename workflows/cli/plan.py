@@ -80,6 +80,8 @@ def _show(plan: Plan) -> None:
         f"about {duration(plan.expected_wall_s)} at {plan.events_per_s:g} events/s a core "
         f"({duration(plan.expected_cpu_s)} of CPU); splitting.events_per_s sets the rate"
     )
+    for site in plan.sites.values():
+        console.print(f"bandwidth: {site.why}", soft_wrap=True)
     console.print(f"output: {plan.output_directory}" + (" (already started)" if plan.started else ""))
     for change in plan.changes:
         console.print(f"[red]changed since it was started:[/red] {change}", soft_wrap=True)
