@@ -79,8 +79,8 @@ def _why(site: Site, traffic: JobTraffic, jobs: int | None) -> str:
     more = event_time_for(jobs + 1, site, traffic.sent_mbit_per_event)
     at_once = "1 job fits at once" if jobs == 1 else f"{jobs} jobs fit at once"
     return (
-        f"{link} {job} So {at_once}; one more would need events of {_number(more)} s, counted through all "
-        "stages."
+        f"{link} {job} So {at_once}; one more would fit if an event took {_number(more)} s, counted through "
+        "all stages."
     )
 
 
