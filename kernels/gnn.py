@@ -185,7 +185,7 @@ def _advance(
     step: StepWeights,
     work: Workspace,
 ) -> Float32:
-    """The edges' next state, float32[edges, S'], which lies in ``work`` until the next call but one."""
+    """The edges' next state, float32[edges, S'], which lies in ``work`` until the next call replaces it."""
     message = step.message
     n_state, n_message = state.shape[1], len(message.bias)
     n_rival, n_next = step.leaving.shape

@@ -119,30 +119,25 @@ class TripletGNN(nn.Module):
         n_hits, n_edges = len(position), len(source)
         kink = triplet_features(position, source, target, first, second)
         state = torch.relu(self.encode(edge_features(position, source, target)))
-        gate = torch.zeros(0)
-        open_edge = open_triplet = None
-        for step in self.steps:
-            message = torch.relu(
+        gate = open_edge = state.new_ones(n_edges)
+        open_triplet = state.new_ones(len(first))
+        for number, step in enumerate(self.steps):
+            message = open_triplet[:, None] * torch.relu(
                 step["first"](state).index_select(0, first)
                 + step["second"](state).index_select(0, second)
                 + step["kink"](kink)
             )
-            if open_triplet is not None:
-                message = message * open_triplet[:, None]
             onward = _strongest(message, first, n_edges)
             back = _strongest(message, second, n_edges)
             seen = torch.cat([state, onward, back], 1)
-            rival = torch.relu(step["rival"](seen))
-            if open_edge is not None:
-                rival = rival * open_edge[:, None]
+            rival = open_edge[:, None] * torch.relu(step["rival"](seen))
             leaving = _strongest(rival, source, n_hits).index_select(0, source)
             entering = _strongest(rival, target, n_hits).index_select(0, target)
             state = torch.relu(step["advance"](torch.cat([seen, leaving, entering], 1)))
-            if open_triplet is None:
+            if number == 0:
                 gate = self.gate(state)[:, 0]
                 open_edge = (gate > 0).float()
                 open_triplet = open_edge[first] * open_edge[second]
-        assert open_triplet is not None
         joined = torch.relu(
             self.first(state).index_select(0, first)
             + self.second(state).index_select(0, second)
