@@ -1,7 +1,10 @@
 """Bad input in a whole campaign of the pipeline velo: each kind is told, classed, and costs nothing else."""
 
+import html
 import json
 import re
+import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +13,9 @@ import awkward as ak
 import numpy as np
 import pytest
 import uproot
+
+from egretta.jobs.readers import open_source
+from egretta.kernels.mdf import encode_events
 
 RETINA = 73
 RAW_BRANCHES = {
@@ -21,12 +27,10 @@ HIT_BRANCHES = {
     "event": "int64",
     "hit": "var * {x: float64, y: float64, z: float64, module: int64, lhcb_id: uint32}",
 }
-
-
 HIT_FIELDS = {"hit": ("x", "y", "z", "module", "lhcb_id")}
 
 
-def write_tree(path, tree, branches, columns):
+def write_tree(path, tree, branches, columns, basket_events=1000):
     """Columns, which may be as :func:`events_of` gives them, as a file."""
     columns = {
         name: ak.zip({k: ak.Array(v) for k, v in value.items()}) if isinstance(value, dict) else value
@@ -34,8 +38,8 @@ def write_tree(path, tree, branches, columns):
     }
     with uproot.recreate(path) as file:
         file.mktree(tree, branches, counter_name=lambda name: f"n{name}")
-        if len(columns["event"]):
-            file[tree].extend(columns)
+        for start in range(0, len(columns["event"]), basket_events):
+            file[tree].extend({name: c[start : start + basket_events] for name, c in columns.items()})
     return path
 
 
@@ -98,35 +102,96 @@ def odd_hits(desk, events):
     return write_tree(desk.directory / "hits.root", "Velo", HIT_BRANCHES, columns)
 
 
-def test_bad_events_are_quarantined_each_with_its_reason_and_all_others_come_out(desk, bad_banks, odd_hits):
-    banks, said = bad_banks
-    desk.write([banks, odd_hits], splitting={"entries_per_unit": 5})
-    desk.egretta("run", "campaign.toml")
-    status = desk.json("status", "campaign.toml")
-    assert status["units"]["done"] == 10
-    counts = {"expected": 48, "processed": 41, "quarantined": 7, "failed": 0, "remaining": 0}
+@pytest.fixture
+def bad_mdf(desk, events):
+    """LHCb's own format, where a bank of event 4 has a bad magic and one of event 15 a bad size."""
+    with open_source(str(events)) as source:
+        (batch,) = source.batches(0, 24, 24)
+    data = bytearray(encode_events(batch))
+    starts = [0]
+    while starts[-1] < len(data):
+        starts.append(starts[-1] + struct.unpack_from("<I", data, starts[-1])[0])
+    first_bank = 20  # there is no subheader behind the header
+    struct.pack_into("<H", data, starts[4] + first_bank, 0xCBCC)
+    struct.pack_into("<H", data, starts[15] + first_bank + 2, 60000)
+    path = desk.directory / "banks.mdf"
+    path.write_bytes(data)
+    return path, {4: "bad magic number", 15: "bad magic number or size"}
+
+
+@pytest.fixture
+def damaged_hits(desk, events):
+    """A file that opens, but whose events from 12 on cannot be read: zeros lie where a basket was."""
+    path = desk.directory / "damaged.root"
+    write_tree(path, "Velo", HIT_BRANCHES, events_of(events, "Velo", HIT_FIELDS), basket_events=12)
+    with uproot.open(path) as file:
+        branch = file["Velo"]["hit_z"]
+        seek, size = (int(branch.member(name)[1]) for name in ("fBasketSeek", "fBasketBytes"))
+    data = bytearray(path.read_bytes())
+    data[seek + size // 2 : seek + size] = bytes(size - size // 2)
+    path.write_bytes(data)
+    return path
+
+
+def test_what_is_bad_is_quarantined_with_its_reason_and_all_else_comes_out(
+    desk, bad_banks, bad_mdf, odd_hits, damaged_hits
+):
+    banks, said_of_banks = bad_banks
+    mdf, said_of_mdf = bad_mdf
+    said = {(banks.name, entry): words for entry, words in said_of_banks.items()}
+    said |= {(mdf.name, entry): words for entry, words in said_of_mdf.items()}
+    said[odd_hits.name, 2] = "NaN|finite"
+    desk.write([banks, odd_hits, mdf, damaged_hits])
+    desk.egretta("run", "campaign.toml", code=4)
+
+    # the events of the damaged basket go with their unit; all others that are bad go alone
+    status = desk.json("status", "campaign.toml", code=4)
+    assert {state: n for state, n in status["units"].items() if n} == {"done": 7, "quarantined": 1}
+    left = 96 - 12 - len(said)
+    counts = {"expected": 96, "processed": left, "quarantined": 12 + len(said), "failed": 0, "remaining": 0}
     assert status["events"] == counts
+    assert {failure["class"] for failure in status["failures"]} == {"data"}
+    (unit,) = [failure for failure in status["failures"] if failure["what"] == "unit"]
+    assert (unit["error"], unit["count"]) == ("CorruptInputError", 1)
+    assert damaged_hits.name in unit["message"]
+    assert re.fullmatch(r"egretta retry \S*campaign\.toml --class data", unit["command"])
+    alone = [failure for failure in status["failures"] if failure["what"] == "event"]
+    assert sum(failure["count"] for failure in alone) == len(said)
+
     reasons = {}
     for path in (desk.directory / "out").glob("units/*/*.a1.json"):
         manifest = json.loads(path.read_text())
         for event in manifest["quarantined"]:
             assert event["failure_class"] == "data"
             reasons[Path(manifest["file"]).name, event["entry"]] = event["reason"]
-    assert len(reasons) == 7
-    for entry, words in said.items():
-        assert re.search(words, reasons["banks.root", entry])
-    assert "NaN" in reasons["hits.root", 2] or "finite" in reasons["hits.root", 2]
-    merged = desk.json("merge", "campaign.toml")
-    assert (merged["events"], merged["quarantined"]) == (41, 7)
+    assert set(reasons) == set(said)
+    for event, words in said.items():
+        assert re.search(words, reasons[event]), reasons[event]
+    desk.egretta("report", "campaign.toml")
+    report = html.unescape((desk.directory / "out" / "report.html").read_text())
+    for words in said.values():
+        assert re.search(words, report)
+
+    refused = desk.egretta("merge", "campaign.toml", code=2)
+    assert "12 of 96 events are missing" in refused.stderr
+    assert not (desk.directory / "out" / "tracks.root").exists()
+    merged = desk.json("merge", "campaign.toml", "--allow-missing")
+    assert (merged["events"], merged["quarantined"], merged["missing"]) == (left, len(said), 12)
     with uproot.open(desk.directory / "out" / "tracks.root") as file:
         tracks = file["Tracks"].arrays()
-    # every other event once, the empty ones without tracks
+    # every other event once, in order; the next to empty ones without tracks
     numbers = events_of(odd_hits, "Velo", {})["event"].tolist()
-    left = [n for e, n in enumerate(numbers) if e not in said] + [n for e, n in enumerate(numbers) if e != 2]
-    assert tracks["event"].tolist() == left
-    n_tracks = ak.num(tracks["tx"]).tolist()
-    assert n_tracks[18:20] == [0, 0]
-    assert min(n_tracks[:18] + n_tracks[20:]) > 0
+    whole = [
+        (file, entry)
+        for file in (banks.name, odd_hits.name, mdf.name, damaged_hits.name)
+        for entry in range(12 if file == damaged_hits.name else 24)
+        if (file, entry) not in said
+    ]
+    # MDF has no event numbers: they are the entries
+    due = [entry if file == mdf.name else numbers[entry] for file, entry in whole]
+    assert tracks["event"].tolist() == due
+    trackless = [event for event, n in zip(whole, ak.num(tracks["tx"]).tolist(), strict=True) if not n]
+    assert trackless == [(odd_hits.name, 0), (odd_hits.name, 1)]
 
 
 def test_bad_files_are_each_named_with_the_reason_and_left_out_on_request(desk, events):
@@ -149,7 +214,9 @@ def test_bad_files_are_each_named_with_the_reason_and_left_out_on_request(desk, 
         "branch.root": "hits",
         "missing.root": "no such file",
     }
-    desk.write([here / name for name in (*bad, "nothing.root")] + [events])
+    (here / "more.txt").write_text(f"# a file list\n{events}\n{here / 'missing.root'}\n")
+    there = [here / name for name in (*bad, "nothing.root") if name != "missing.root"]
+    desk.write(there, input={"list_file": "more.txt"})
     plan = desk.json("plan", "campaign.toml", code=4)
     found = {Path(file["path"]).name: file for file in plan["bad_files"]}
     assert set(found) == set(bad)
@@ -158,10 +225,14 @@ def test_bad_files_are_each_named_with_the_reason_and_left_out_on_request(desk, 
         assert words in found[name]["message"], found[name]
     refused = desk.egretta("run", "campaign.toml", code=2)
     assert all(name in refused.stderr for name in bad)
+    assert not (here / "out" / "units").exists(), "nothing runs until the operator has decided"
     desk.egretta("run", "campaign.toml", "--skip-bad-files")
     status = desk.json("status", "campaign.toml")
     assert status["events"]["expected"] == status["events"]["processed"] == 24
     assert {Path(file["path"]).name for file in status["skipped_files"]} == set(bad)
+    # of a tree without entries there is nothing to do and nothing missing
+    merged = desk.json("merge", "campaign.toml")
+    assert (merged["events"], merged["missing"]) == (24, 0)
 
 
 def test_an_output_directory_that_cannot_be_made_is_refused(desk, events):
@@ -184,16 +255,21 @@ def test_a_changed_campaign_is_refused_with_the_difference_until_it_is_changed_b
 
 
 def test_a_second_run_of_the_same_campaign_is_refused_while_one_runs(desk, events):
-    desk.write([events], splitting={"entries_per_unit": 6}, backend={"workers": 1})
+    desk.write([events])
     lines = {"cwd": desk.directory, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(desk.command("run", "campaign.toml"), **lines) as first:
-        deadline = time.monotonic() + 60
-        while not list((desk.directory / "out").glob("units/*/*.unit.json")):
-            assert time.monotonic() < deadline
-            assert first.poll() is None
-            time.sleep(0.05)
-        refused = desk.egretta("run", "campaign.toml", code=2)
-        assert "in use by `egretta run`" in refused.stderr
-        first.terminate()
-    desk.egretta("run", "campaign.toml")
+        try:
+            deadline = time.monotonic() + 60
+            while not list((desk.directory / "out").glob("units/*/*.unit.json")):
+                assert time.monotonic() < deadline
+                assert first.poll() is None
+                time.sleep(0.05)
+            # held, so that it still runs however slow the second is
+            first.send_signal(signal.SIGSTOP)
+            refused = desk.egretta("run", "campaign.toml", code=2)
+            assert "in use by `egretta run`" in refused.stderr
+            first.send_signal(signal.SIGCONT)
+            assert first.wait(timeout=60) == 0
+        finally:
+            first.kill()
     assert desk.json("status", "campaign.toml")["events"]["processed"] == 24
