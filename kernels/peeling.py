@@ -4,7 +4,8 @@ A component of kept triplets often holds more than one particle. Its triplets fo
 from upstream to downstream; the heaviest path through it is the best track candidate, found by dynamic
 programming over the triplets in reverse order. Its hits are then marked as used, which makes paths
 through them expensive but not impossible (electron pairs of conversions share hits), and the next
-heaviest path is sought, until none is worth a track.
+heaviest path is sought, until none is worth a track. Triplets of three used hits are left out from then on: a
+path through them would follow a track that is already found.
 """
 
 from __future__ import annotations

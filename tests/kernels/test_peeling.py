@@ -116,6 +116,8 @@ def reference(graph, weight, n_hits, component, config):
             if fresh >= 3 or (fresh == 2 and mean >= config.min_shared_weight):
                 taken.append((hits(best), best))
                 used.update(hits(best))
+                # three used hits in a row lead to no new track
+                alive = [t for t in alive if not used.issuperset(hits_of(graph, t))]
     return taken
 
 
