@@ -163,7 +163,6 @@ def _link(prefix: Path) -> None:
         # else it is linked statically and needs nothing
 
 
-
 class Pool:
     """A pool whose state lies in ``directory``, which should be short: HTCondor makes Unix sockets there."""
 
